@@ -1,0 +1,1 @@
+"""Catalogue: schemas and loaders for hardware_db/ and model_specs/, Hugging Face config import, user overlays."""

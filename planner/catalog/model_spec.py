@@ -1,0 +1,157 @@
+"""The model specification: what a checkpoint is made of, in the field's own names.
+
+One YAML file per model in ``model_specs/``; :mod:`planner.catalog.hf_config` makes the same thing from a Hugging Face
+``config.json``. All arithmetic on it (parameters, FLOPs, bytes) lives in :mod:`planner.model`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+
+class Strict(BaseModel):
+    """Frozen schema without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Indexer(Strict):
+    """Sparse-attention indexer of DeepSeek-V3.2 (lightning indexer)."""
+
+    heads: PositiveInt
+    head_dim: PositiveInt
+    topk_tokens: PositiveInt
+
+
+class GqaAttention(Strict):
+    """Softmax attention with cached K and V per KV head: MHA (kv_heads = heads), GQA, MQA (kv_heads = 1)."""
+
+    kind: Literal["gqa"] = "gqa"
+    heads: PositiveInt
+    kv_heads: PositiveInt
+    head_dim: PositiveInt
+    window_tokens: PositiveInt | None = None
+    "Sliding window: a token sees at most this many predecessors; None is full attention."
+    chunk_tokens: PositiveInt | None = None
+    "Chunked local attention (Llama 4): a token sees its own chunk only."
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: Literal["none", "per_head", "full"] = "none"
+    "per_head: weights of head_dim (Qwen3, Gemma 3); full: weights of heads x head_dim (MiniMax-M2)."
+    output_gate: bool = False
+    "q_proj also yields a gate of heads x head_dim (Qwen3-Next, Qwen3.5)."
+    sinks: bool = False
+    "One learned sink logit per head (gpt-oss)."
+
+
+class MlaAttention(Strict):
+    """Multi-head latent attention: caches kv_lora_rank + qk_rope_head_dim values per token, shared by all heads."""
+
+    kind: Literal["mla"] = "mla"
+    heads: PositiveInt
+    q_lora_rank: PositiveInt | None = None
+    kv_lora_rank: PositiveInt
+    qk_nope_head_dim: PositiveInt
+    qk_rope_head_dim: PositiveInt
+    v_head_dim: PositiveInt
+    indexer: Indexer | None = None
+
+
+class LinearAttention(Strict):
+    """Gated delta-rule linear attention (Qwen3-Next, Qwen3.5): constant state per sequence, no KV cache."""
+
+    kind: Literal["linear"] = "linear"
+    key_heads: PositiveInt
+    value_heads: PositiveInt
+    key_head_dim: PositiveInt
+    value_head_dim: PositiveInt
+    conv_kernel: PositiveInt
+    state_format: Literal["fp32", "bf16"] = "fp32"
+
+
+class DenseFeedForward(Strict):
+    kind: Literal["dense"] = "dense"
+    intermediate_size: PositiveInt
+    gated: bool = True
+    bias: bool = False
+
+
+class MoeFeedForward(Strict):
+    """Routed experts, all resident; ``experts_per_token`` of them are active."""
+
+    kind: Literal["moe"] = "moe"
+    experts: PositiveInt
+    experts_per_token: PositiveInt
+    expert_intermediate_size: PositiveInt
+    shared_intermediate_size: int = 0
+    "Summed width of the shared experts; 0 where there is none."
+    shared_gate: bool = False
+    "A hidden -> 1 gate on the shared expert (Qwen2-MoE, Qwen3-Next, Qwen3.5)."
+    router_correction_bias: bool = False
+    "Per-expert score correction (aux-loss-free balancing)."
+    router_bias: bool = False
+    expert_bias: bool = False
+    groups: PositiveInt = 1
+    "Expert groups of group-limited routing (n_group)."
+    groups_per_token: PositiveInt = 1
+    "Groups a token may reach (topk_group)."
+
+
+AttentionSpec = Annotated[GqaAttention | MlaAttention | LinearAttention, Field(discriminator="kind")]
+FeedForwardSpec = Annotated[DenseFeedForward | MoeFeedForward, Field(discriminator="kind")]
+
+
+class LayerGroup(Strict):
+    """``count`` identical decoder layers."""
+
+    count: PositiveInt
+    attention: str
+    "Key of ``attentions``."
+    feed_forward: str
+    "Key of ``feed_forwards``."
+    norms: PositiveInt = 2
+    "RMSNorm weights of hidden_size in the layer (Gemma 2/3: 4)."
+
+
+class Mtp(Strict):
+    """Multi-token-prediction blocks stored with the checkpoint."""
+
+    blocks: PositiveInt
+    attention: str
+    feed_forward: str
+    norms: PositiveInt = 5
+    "Norm weights of hidden_size in a block (2 of its layer, enorm, hnorm, final norm for DeepSeek-V3)."
+    own_embedding: bool = False
+    "The block repeats embedding and head in the checkpoint (engines share them in memory)."
+
+
+class Vision(Strict):
+    """Vision tower and projector, counted as a whole."""
+
+    parameters: PositiveInt
+    source: str
+
+
+class ModelSpec(Strict):
+    id: str
+    name: str
+    hf_id: str | None = None
+    family: str
+    hidden_size: PositiveInt
+    vocab_size: PositiveInt
+    max_context_tokens: PositiveInt
+    tie_word_embeddings: bool = False
+    attentions: dict[str, AttentionSpec]
+    feed_forwards: dict[str, FeedForwardSpec]
+    layers: tuple[LayerGroup, ...]
+    final_norms: int = 1
+    head_bias: bool = False
+    mtp: Mtp | None = None
+    vision: Vision | None = None
+    precision: dict[str, str]
+    "Formats of the checkpoint by tensor class (planner.model.precision); key 'default' is required."
+    published: dict[str, object] = Field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
