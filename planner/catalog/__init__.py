@@ -1,1 +1,1 @@
-"""Catalogue: schemas and loaders for hardware_db/ and model_specs/, Hugging Face config import, user overlays."""
+"""Catalogue: schemas and loaders of hardware_db/ and model_specs/, Hugging Face import, user overlays."""

@@ -1,14 +1,15 @@
 """The model specification: what a checkpoint is made of, in the field's own names.
 
-One YAML file per model in ``model_specs/``; :mod:`planner.catalog.hf_config` makes the same thing from a Hugging Face
-``config.json``. All arithmetic on it (parameters, FLOPs, bytes) lives in :mod:`planner.model`.
+One YAML file per model in ``model_specs/``; :mod:`planner.catalog.hf_config` makes the same thing from a
+Hugging Face ``config.json``. All arithmetic on it (parameters, FLOPs, bytes) lives in :mod:`planner.model`.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 
 class Strict(BaseModel):
@@ -33,7 +34,7 @@ class GqaAttention(Strict):
     kv_heads: PositiveInt
     head_dim: PositiveInt
     window_tokens: PositiveInt | None = None
-    "Sliding window: a token sees at most this many predecessors; None is full attention."
+    "Sliding window: a token sees at most this many tokens, itself included; None is full attention."
     chunk_tokens: PositiveInt | None = None
     "Chunked local attention (Llama 4): a token sees its own chunk only."
     qkv_bias: bool = False
@@ -47,7 +48,7 @@ class GqaAttention(Strict):
 
 
 class MlaAttention(Strict):
-    """Multi-head latent attention: caches kv_lora_rank + qk_rope_head_dim values per token, shared by all heads."""
+    """Multi-head latent attention: caches kv_lora_rank + qk_rope_head_dim values per token for all heads."""
 
     kind: Literal["mla"] = "mla"
     heads: PositiveInt
@@ -85,7 +86,7 @@ class MoeFeedForward(Strict):
     experts: PositiveInt
     experts_per_token: PositiveInt
     expert_intermediate_size: PositiveInt
-    shared_intermediate_size: int = 0
+    shared_intermediate_size: NonNegativeInt = 0
     "Summed width of the shared experts; 0 where there is none."
     shared_gate: bool = False
     "A hidden -> 1 gate on the shared expert (Qwen2-MoE, Qwen3-Next, Qwen3.5)."
@@ -112,7 +113,7 @@ class LayerGroup(Strict):
     feed_forward: str
     "Key of ``feed_forwards``."
     norms: PositiveInt = 2
-    "RMSNorm weights of hidden_size in the layer (Gemma 2/3: 4)."
+    "Norm weights of hidden_size in the layer (Gemma 2/3: 4; phi-2: 1)."
 
 
 class Mtp(Strict):
@@ -145,8 +146,12 @@ class ModelSpec(Strict):
     tie_word_embeddings: bool = False
     attentions: dict[str, AttentionSpec]
     feed_forwards: dict[str, FeedForwardSpec]
-    layers: tuple[LayerGroup, ...]
-    final_norms: int = 1
+    layers: tuple[LayerGroup, ...] = Field(min_length=1)
+    layer_pattern: tuple[NonNegativeInt, ...] = ()
+    "Index into ``layers`` of each decoder layer, repeated over the depth; empty: the groups follow each other."
+    final_norms: NonNegativeInt = 1
+    norm_bias: bool = False
+    "LayerNorm with bias (phi-2) instead of RMSNorm."
     head_bias: bool = False
     mtp: Mtp | None = None
     vision: Vision | None = None
@@ -155,3 +160,37 @@ class ModelSpec(Strict):
     published: dict[str, object] = Field(default_factory=dict)
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def num_layers(self) -> int:
+        """Decoder layers, without MTP blocks."""
+        return sum(group.count for group in self.layers)
+
+    @cached_property
+    def layer_order(self) -> tuple[int, ...]:
+        """Group index of every decoder layer from the first to the last; shape (num_layers,)."""
+        if not self.layer_pattern:
+            return tuple(index for index, group in enumerate(self.layers) for _ in range(group.count))
+        period = len(self.layer_pattern)
+        return tuple(self.layer_pattern[i % period] for i in range(self.num_layers))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelSpec:
+        if "default" not in self.precision:
+            raise ValueError("precision needs the key 'default'")
+        users = [(f"layers.{i}", group.attention, group.feed_forward) for i, group in enumerate(self.layers)]
+        if self.mtp is not None:
+            users.append(("mtp", self.mtp.attention, self.mtp.feed_forward))
+        for where, attention, feed_forward in users:
+            if attention not in self.attentions:
+                raise ValueError(f"{where}.attention {attention!r} is none of {', '.join(self.attentions)}")
+            if feed_forward not in self.feed_forwards:
+                raise ValueError(
+                    f"{where}.feed_forward {feed_forward!r} is none of {', '.join(self.feed_forwards)}"
+                )
+        if any(index >= len(self.layers) for index in self.layer_pattern):
+            raise ValueError(f"layer_pattern names a group beyond the {len(self.layers)} in layers")
+        counts = tuple(self.layer_order.count(i) for i in range(len(self.layers)))
+        if counts != tuple(group.count for group in self.layers):
+            raise ValueError(f"layer_pattern gives {counts} layers a group, layers say otherwise")
+        return self

@@ -1,0 +1,30 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from planner.catalog import Catalog
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of facts and measurements beside the project; skips where it is not there."""
+    folder = ROOT.parent / "shared"
+    if not (folder / "facts").is_dir():
+        pytest.skip(f"no facts and measurements beside the project ({folder.name}/ is missing)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cat() -> Catalog:
+    """The shipped catalogue."""
+    from planner.catalog import catalog
+
+    return catalog()
