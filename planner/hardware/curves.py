@@ -1,0 +1,204 @@
+"""Efficiency curves: fitted coefficients of the operator formulas, and which ones stand in where none were measured.
+
+``hardware_db/efficiency/ops/<accelerator>.yaml`` holds the curves fitted for that accelerator (written by
+:mod:`planner.evidence.ops_calibrate`); ``_fallbacks.yaml`` says whose curve is used where nothing was measured, and
+why. A curve that stands in for another carries ``extrapolated = True``, a sentence in ``note`` and a wider ``spread``:
+nothing is substituted silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from planner.errors import InputError, UnknownNameError
+from planner.hardware.device import Device
+
+FALLBACKS_FILE = "_fallbacks.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One operator class on one device: coefficients of ``form`` and the peaks they are fractions of.
+
+    ``engine``, ``dtype`` and ``from_accelerator`` say whose measurements were fitted; the peaks are always those
+    of the device asked for. ``weight_bytes`` and ``activation_bytes`` are bytes per element moved by this data
+    type. ``spread`` is the relative half-width of an 80 % interval around a time (0.2 = ±20 %), widened by the
+    fallback's factor where the curve is ``extrapolated``.
+    """
+
+    op: str
+    engine: str
+    dtype: str
+    form: str
+    coefficients: Mapping[str, float]
+    peak_flops: float
+    mem_bw: float
+    link_bw: float | None
+    nic_bw: float | None
+    weight_bytes: float
+    activation_bytes: float
+    from_accelerator: str
+    extrapolated: bool
+    points: int
+    median_ape: float
+    p90_ape: float
+    bias: float
+    spread: float
+    status: str
+    source: str
+    note: str
+
+    def __getitem__(self, key: str) -> float:
+        return self.coefficients[key]
+
+
+class CurveSet:
+    """The curves of one device as run by one engine; :meth:`get` resolves data type, engine and accelerator."""
+
+    def __init__(self, device: Device, engine: str, directory: Path) -> None:
+        self.device = device
+        self.engine = engine
+        self._directory = directory
+        self._rules = _read(str(directory / FALLBACKS_FILE))
+        if engine not in self._rules["engines"]:
+            raise UnknownNameError("engine", engine, self._rules["engines"])
+        self._found: dict[tuple[str, str], Curve] = {}
+
+    def get(self, op: str, dtype: str) -> Curve:
+        """The curve of operator class ``op`` for data type ``dtype`` (a curve's or a checkpoint format's name).
+
+        Raises :class:`UnknownNameError` for a class or type nobody knows and :class:`InputError` where the device
+        lacks the peak or link the curve needs.
+        """
+        key = (op, dtype)
+        if key not in self._found:
+            self._found[key] = self._resolve(op, dtype)
+        return self._found[key]
+
+    def used(self) -> Iterator[Curve]:
+        """Every curve asked for so far (for the assumptions of a plan)."""
+        return iter(self._found.values())
+
+    def _resolve(self, op: str, dtype: str) -> Curve:
+        rules = self._rules
+        if op not in rules["classes"]:
+            raise UnknownNameError("operator class", op, rules["classes"])
+        family = rules["classes"][op]["types"]
+        if dtype not in rules["types"][family]:
+            raise UnknownNameError(f"data type of {op}", dtype, rules["types"][family])
+        accelerators = self._accelerators(op)
+        for accelerator, why_accelerator, accelerator_factor in accelerators:
+            table = _curves_of(str(self._directory / f"{accelerator}.yaml"))
+            for candidate in rules["types"][family][dtype]:
+                for engine in rules["classes"][op].get("engines", rules["engines"][self.engine]["order"]):
+                    entry = table.get((op, engine, candidate["curve"]))
+                    if entry is None:
+                        continue
+                    notes, factor = [], 1.0
+                    if why_accelerator:
+                        notes.append(why_accelerator)
+                        factor *= accelerator_factor
+                    if engine != self.engine and "engines" not in rules["classes"][op]:
+                        notes.append(f"{self.engine} was not measured here: curve of {engine}")
+                        factor *= float(rules["engine_spread_factor"])
+                    if candidate.get("why"):
+                        notes.append(str(candidate["why"]))
+                        factor *= float(candidate["spread_factor"])
+                    return self._make(op, engine, candidate, entry, accelerator, notes, factor)
+        raise InputError(
+            f"{op} of {dtype} on {self.device.id}", self.engine, "no measured curve, nor one that may stand in"
+        )
+
+    def _accelerators(self, op: str) -> list[tuple[str, str, float]]:
+        """Accelerators whose data may be used, best first: (id, why it is not the device's own, spread factor)."""
+        rules = self._rules["accelerators"]
+        here = self.device
+        chain: list[tuple[str, str, float]] = []
+        if here.id in rules["measured"]:
+            chain.append((here.id, "", 1.0))
+        rule = rules["substitutes"].get(here.id) or rules["by_generation"].get(here.generation) or rules["otherwise"]
+        for other in rule["use"]:
+            if other != here.id:
+                text = f"{here.id} was not measured for {op}: curve of {other} on {here.id}'s own peaks ({rule['why']})"
+                chain.append((other, text, float(rule["spread_factor"])))
+        return chain
+
+    def _make(
+        self,
+        op: str,
+        engine: str,
+        candidate: Mapping[str, Any],
+        entry: Mapping[str, Any],
+        accelerator: str,
+        notes: list[str],
+        factor: float,
+    ) -> Curve:
+        here = self.device
+        compute = str(candidate["compute"])
+        if compute not in here.peak_flops:
+            stand_in = str(self._rules["peak_fallback"]["use"])
+            notes.append(f"{here.id} has no {compute} peak: {stand_in} used ({self._rules['peak_fallback']['why']})")
+            factor *= float(self._rules["peak_fallback"]["spread_factor"])
+            compute = stand_in
+        residuals = entry["residuals"]
+        if self._rules["classes"][op].get("needs_link") and here.link_bw is None and here.pcie_bw is None:
+            raise InputError(f"{op} on {here.id}", None, "the accelerator's scale-up or PCIe bandwidth is needed")
+        return Curve(
+            op=op,
+            engine=engine,
+            dtype=str(candidate["curve"]),
+            form=str(entry["form"]),
+            coefficients=MappingProxyType({k: float(v) for k, v in entry["coefficients"].items()}),
+            peak_flops=here.peak(compute),
+            mem_bw=here.mem_bw,
+            link_bw=here.link_bw if here.link_bw is not None else here.pcie_bw,
+            nic_bw=here.nic_bw,
+            weight_bytes=float(candidate["weight_bytes"]),
+            activation_bytes=float(candidate["activation_bytes"]),
+            from_accelerator=accelerator,
+            extrapolated=bool(notes),
+            points=int(entry["points"]),
+            median_ape=float(residuals["median_ape"]),
+            p90_ape=float(residuals["p90_ape"]),
+            bias=float(residuals["bias"]),
+            spread=float(residuals["p80_ape"]) * factor,
+            status=str(entry["status"]) if not notes else "assumed",
+            source=str(entry["source"]),
+            note="; ".join(notes),
+        )
+
+
+def curves(device: Device, engine: str, directory: Path | None = None) -> CurveSet:
+    """The curve set of a device and engine (sglang, trtllm, vllm); data from ``directory`` or the shipped one."""
+    return CurveSet(device, engine, directory or shipped_directory())
+
+
+def shipped_directory() -> Path:
+    """Where the fitted curves lie: inside an installed wheel, else in the repository."""
+    package = Path(__file__).resolve().parents[1]
+    for root in (package / "_data", package.parent):
+        path = root / "hardware_db" / "efficiency" / "ops"
+        if path.is_dir():
+            return path
+    raise InputError("hardware_db/efficiency/ops", str(package), "the fitted curves are missing from this installation")
+
+
+@lru_cache(maxsize=64)
+def _read(path: str) -> Any:
+    with open(path, encoding="utf-8") as f:
+        return yaml.load(f, Loader=yaml.CSafeLoader)
+
+
+@lru_cache(maxsize=64)
+def _curves_of(path: str) -> Mapping[tuple[str, str, str], Mapping[str, Any]]:
+    """(op, engine, dtype) → entry of one accelerator's file; empty where there is no such file."""
+    if not Path(path).exists():
+        return {}
+    return {(e["op"], e["engine"], e["dtype"]): e for e in _read(path)["curves"]}

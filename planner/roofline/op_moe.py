@@ -1,0 +1,67 @@
+"""Time of the grouped expert GEMMs of one rank (gate, up and down projections)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from planner.hardware.curves import Curve
+from planner.roofline.op_common import Array, as_array, smooth_max
+
+GATED_MATRICES = 3.0
+"""Gate, up and down of a gated (SwiGLU) expert; a plain expert has 2."""
+
+
+def grouped_gemm_rank(
+    curve: Curve,
+    pairs: ArrayLike,
+    touched: ArrayLike,
+    hidden: ArrayLike,
+    inter: ArrayLike,
+    matrices: ArrayLike = GATED_MATRICES,
+) -> Array:
+    """Seconds of one rank's expert GEMMs for ``pairs`` (token, expert) rows spread over ``touched`` experts.
+
+    ``hidden`` is the model width, ``inter`` the expert's width on this rank (already divided by moe_tp).
+    """
+    pairs, touched = as_array(pairs), as_array(touched)
+    weights = as_array(hidden) * as_array(inter) * as_array(matrices)
+    compute = pairs * weights * (2.0 / (curve["compute_efficiency"] * curve.peak_flops))
+    moved = touched * weights * curve.weight_bytes + pairs * as_array(hidden) * (curve.activation_bytes + 2.0)
+    memory = moved * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
+    return curve["floor_s"] + smooth_max(compute, memory, curve["exponent"])
+
+
+def rank_load(
+    tokens: ArrayLike, topk: ArrayLike, experts: ArrayLike, ep: ArrayLike, load: ArrayLike = 1.0
+) -> tuple[Array, Array]:
+    """(pairs, touched experts) of the rank that carries ``load`` times the mean of its EP group.
+
+    ``tokens`` over the whole EP group. An expert of that rank is met by a token with probability load · k / E, so of its
+    E / ep experts a batch touches E/ep · (1 − (1 − load·k/E)^T).
+    """
+    t, k, e, r = as_array(tokens), as_array(topk), as_array(experts), as_array(ep)
+    share = np.minimum(as_array(load) * k / e, 1.0)
+    held = e / r
+    touched = held * -np.expm1(t * np.log1p(-np.minimum(share, 1.0 - 1e-12)))
+    return t * share * held, touched
+
+
+def grouped_gemm(
+    curve: Curve,
+    tokens: ArrayLike,
+    hidden: ArrayLike,
+    inter: ArrayLike,
+    topk: ArrayLike,
+    experts: ArrayLike,
+    moe_tp: ArrayLike,
+    ep: ArrayLike,
+    load: ArrayLike = 1.0,
+    matrices: ArrayLike = GATED_MATRICES,
+) -> Array:
+    """Seconds of the expert GEMMs on the rank with ``load`` (max / mean of tokens per EP rank) times the mean.
+
+    ``tokens`` over the whole EP group (as in the measurements), ``inter`` the expert's full width.
+    """
+    pairs, touched = rank_load(tokens, topk, experts, ep, load)
+    return grouped_gemm_rank(curve, pairs, touched, hidden, as_array(inter) / as_array(moe_tp), matrices)
