@@ -1,0 +1,102 @@
+"""How requests arrive: a closed loop, or an open stream by rate and variability.
+
+Every open kind has ``rate_rps`` (requests per second) and ``cv`` (coefficient of variation of the gaps between arrivals); a closed
+loop has ``concurrency`` and neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from planner.scenario.base import Count, Name, NotNegative, Positive, Schema
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class ClosedLoop(Schema):
+    """A fixed number of requests is kept in flight; the rate follows from the answer times."""
+
+    kind: Literal["closed_loop"] = Field(description="A fixed number of requests is kept in flight.")
+    concurrency: Count = Field(description="Requests in flight over the whole deployment.")
+
+    def rate(self) -> float | None:
+        return None
+
+    def gap_cv(self) -> float | None:
+        return None
+
+
+class Poisson(Schema):
+    """Independent users: exponential gaps (cv = 1)."""
+
+    kind: Literal["poisson"] = Field(description="Independent arrivals at a mean rate.")
+    rate_rps: Positive = Field(description="Mean arrival rate in requests per second.")
+
+    def rate(self) -> float | None:
+        return self.rate_rps
+
+    def gap_cv(self) -> float | None:
+        return 1.0
+
+
+class Gamma(Schema):
+    """Gamma-distributed gaps: burstier than Poisson above cv 1, smoother below."""
+
+    kind: Literal["gamma"] = Field(description="Arrivals at a mean rate with gamma-distributed gaps.")
+    rate_rps: Positive = Field(description="Mean arrival rate in requests per second.")
+    cv: Annotated[float, Field(gt=0.0, le=100.0)] = Field(
+        description="Coefficient of variation of the gaps between arrivals; 1 is Poisson."
+    )
+
+    def rate(self) -> float | None:
+        return self.rate_rps
+
+    def gap_cv(self) -> float | None:
+        return self.cv
+
+
+class Trace(Schema):
+    """Arrival times from a file next to the scenario; its mean rate and gap cv are filled in when it is loaded."""
+
+    kind: Literal["trace"] = Field(description="Arrival times from a file.")
+    file: Name = Field(description="CSV or JSONL file of requests, relative to the scenario's folder.")
+    column: Name = Field(description="Column (CSV) or key (JSONL) that holds the arrival time.")
+    unit: Literal["s", "ms", "us", "ns", "iso8601"] = Field(
+        description="Unit of the arrival time: a number of s, ms, us or ns, or an ISO 8601 date-time."
+    )
+    rate_rps: Positive | None = Field(
+        None, description="Mean arrival rate in requests per second; filled in from the file."
+    )
+    cv: NotNegative | None = Field(
+        None, description="Coefficient of variation of the gaps; filled in from the file."
+    )
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.rate_rps is None) != (self.cv is None):
+            raise ValueError("rate_rps and cv are filled in together from the file; give neither")
+        return self
+
+    def rate(self) -> float | None:
+        return self.rate_rps
+
+    def gap_cv(self) -> float | None:
+        return self.cv
+
+
+Arrival = Annotated[ClosedLoop | Poisson | Gamma | Trace, Field(discriminator="kind")]
+
+
+class PriorityClass(Schema):
+    """A part of the traffic that the scheduler serves before or after others."""
+
+    name: Name = Field(description="Name of the class.")
+    share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        description="Part of all requests that belong to the class; the shares of all classes add up to 1."
+    )
+    priority: Annotated[int, Field(ge=0, le=1000)] = Field(
+        description="Rank of the class: a lower number is served first."
+    )

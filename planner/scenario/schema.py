@@ -1,0 +1,344 @@
+"""The scenario: the question the planner answers, as a person writes it in YAML.
+
+Every number carries its unit in its key; every field's description is the source of ``planner schema`` and of the reference page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from planner.catalog.model_spec import ModelSpec
+from planner.scenario.base import Count, Fraction, Name, NotNegative, Positive, Schema, Tokens
+from planner.scenario.lengths import Length
+from planner.scenario.loads import Arrival, PriorityClass
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+SCHEMA_VERSION = "planner.scenario/1"
+PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
+LATENCY_METRICS = ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms")
+
+ServingMode = Literal["agg", "disagg"]
+Objective = Literal[
+    "lowest_cost", "fewest_gpus", "highest_goodput", "lowest_energy", "lowest_ttft", "lowest_tbt"
+]
+EngineName = Literal["vllm", "sglang", "trtllm"]
+
+
+class PrecisionChoice(Schema):
+    """Number format by tensor class; a class left out keeps ``default``, or the checkpoint's own format."""
+
+    default: Name | None = Field(None, description="Format of every weight class not named here.")
+    attention: Name | None = Field(None, description="Format of the attention projections.")
+    indexer: Name | None = Field(None, description="Format of the sparse-attention indexer's weights.")
+    router: Name | None = Field(None, description="Format of the expert router; kept high by default.")
+    dense_mlp: Name | None = Field(None, description="Format of dense feed-forward layers.")
+    shared_experts: Name | None = Field(None, description="Format of the shared experts.")
+    routed_experts: Name | None = Field(None, description="Format of the routed experts.")
+    embedding: Name | None = Field(None, description="Format of the input embedding.")
+    head: Name | None = Field(None, description="Format of the output head.")
+    norm: Name | None = Field(None, description="Format of the norms; kept high by default.")
+    vision: Name | None = Field(None, description="Format of a vision tower.")
+    kv: Name | None = Field(None, description="Format of the KV cache.")
+    activations: Name | None = Field(None, description="Format of activations between operators.")
+    dispatch: Name | None = Field(None, description="Format of tokens sent to experts (dispatch).")
+    combine: Name | None = Field(None, description="Format of expert outputs sent back (combine).")
+
+    def given(self) -> dict[str, str]:
+        """Only the classes that the scenario names."""
+        return {k: v for k, v in self.model_dump().items() if v is not None}
+
+
+class NodeChoice(Schema):
+    """A node type that may be used, and how many of it."""
+
+    node: Name = Field(description="Node type, an id of the node catalogue.")
+    min_nodes: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        0, description="Smallest number of these nodes in the deployment."
+    )
+    max_nodes: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, description="Largest number of these nodes; absent means as many as the load needs."
+    )
+    gpus: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        None, description="GPUs used in each node; absent means all of them."
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_nodes is not None and self.max_nodes < self.min_nodes:
+            raise ValueError(f"max_nodes must be at least min_nodes = {self.min_nodes}")
+        return self
+
+
+def _distinct(choices: tuple[NodeChoice, ...], where: str) -> None:
+    seen = [(c.node, c.gpus) for c in choices]
+    for key in seen:
+        if seen.count(key) > 1:
+            raise ValueError(f"{where} names node {key[0]!r} twice; give each node type once")
+
+
+class Pools(Schema):
+    """Separate hardware for prefill and for decode (disaggregated serving)."""
+
+    prefill: tuple[NodeChoice, ...] = Field(
+        strict=False, min_length=1, max_length=100, description="Node types for prefill workers."
+    )
+    decode: tuple[NodeChoice, ...] = Field(
+        strict=False, min_length=1, max_length=100, description="Node types for decode workers."
+    )
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        _distinct(self.prefill, "prefill")
+        _distinct(self.decode, "decode")
+        return self
+
+
+class Hardware(Schema):
+    """What the deployment may be built from."""
+
+    candidates: tuple[NodeChoice, ...] = Field(
+        (), strict=False, max_length=100, description="Node types for workers; each is tried on its own."
+    )
+    pools: Pools | None = Field(
+        None, description="Node types of the prefill and the decode pool; absent means candidates for both."
+    )
+    max_gpus_per_worker: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        None, description="Largest worker (one copy of the model) in GPUs."
+    )
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.candidates and self.pools is None:
+            raise ValueError("needs candidates (node types) or pools (prefill and decode)")
+        _distinct(self.candidates, "candidates")
+        return self
+
+
+class EngineOptions(Schema):
+    """Engine settings that change memory or time; absent means the engine's own default."""
+
+    gpu_memory_utilization: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="Part of GPU memory the engine may use."
+    )
+    max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="Largest number of sequences in one step of one attention replica."
+    )
+    max_num_batched_tokens: Annotated[int, Field(ge=1, le=10_000_000)] | None = Field(
+        None, description="Token budget of one step of one attention replica."
+    )
+    max_model_len: Tokens | None = Field(
+        None, description="Largest context (prompt plus output) of a request in tokens."
+    )
+    chunked_prefill: bool | None = Field(None, description="Whether long prompts are split over steps.")
+    cuda_graphs: bool | None = Field(None, description="Whether decode steps replay captured graphs.")
+    two_batch_overlap: bool | None = Field(
+        None, description="Whether two micro-batches overlap communication with compute."
+    )
+    redundant_experts: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        None, description="Replicas of hot experts over the whole expert-parallel group."
+    )
+    expert_skew: Annotated[float, Field(ge=0.0, le=100.0)] | None = Field(
+        None,
+        description="Coefficient of variation of the experts' popularity; 0 is perfectly even routing.",
+    )
+
+
+class Engine(Schema):
+    """The serving engine."""
+
+    name: EngineName = Field(description="Serving engine.")
+    version: Name | None = Field(
+        None, description="Engine version, quoted; absent means the newest the coefficients know."
+    )
+    options: EngineOptions = Field(
+        default_factory=EngineOptions, description="Settings that change memory or time."
+    )
+
+
+class Sampling(Schema):
+    """How tokens are chosen; part of the identity of every result."""
+
+    temperature: Annotated[float, Field(ge=0.0, le=100.0)] = Field(
+        1.0, description="Sampling temperature; 0 is greedy."
+    )
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(1.0, description="Nucleus sampling mass.")
+    ignore_eos: bool = Field(
+        False, description="Whether the output always runs to its full length, as benchmarks do."
+    )
+
+
+class Workload(Schema):
+    """The traffic."""
+
+    input_tokens: Length = Field(description="Prompt length in tokens, cached prefix included.")
+    output_tokens: Length = Field(description="Generated length in tokens.")
+    arrival: Arrival = Field(description="How requests arrive.")
+    prefix_hit_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.0, description="Part of prompt tokens found in the prefix cache."
+    )
+    max_new_tokens: Tokens | None = Field(
+        None, description="Output cut-off of a request in tokens; absent means none below the context limit."
+    )
+    tokenizer: Name | None = Field(
+        None, description="Tokenizer the lengths were counted with; absent means the checkpoint's own."
+    )
+    sampling: Sampling = Field(
+        default_factory=Sampling, description="How tokens are chosen."
+    )
+    priority_classes: tuple[PriorityClass, ...] = Field(
+        (), strict=False, max_length=100, description="Parts of the traffic by priority."
+    )
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.priority_classes:
+            total = sum(c.share for c in self.priority_classes)
+            if abs(total - 1.0) > 1e-6:
+                raise ValueError(f"priority_classes: the shares add up to {total:g} and must add up to 1")
+        return self
+
+
+class LatencyLimit(Schema):
+    """Upper limits in milliseconds at named percentiles."""
+
+    mean: Positive | None = Field(None, description="Limit on the mean in milliseconds.")
+    p50: Positive | None = Field(None, description="Limit on the median in milliseconds.")
+    p90: Positive | None = Field(None, description="Limit on the 90th percentile in milliseconds.")
+    p95: Positive | None = Field(None, description="Limit on the 95th percentile in milliseconds.")
+    p99: Positive | None = Field(None, description="Limit on the 99th percentile in milliseconds.")
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.given():
+            raise ValueError(f"needs a limit at one of {', '.join(PERCENTILES)}")
+        return self
+
+    def given(self) -> dict[str, float]:
+        """Percentile name -> limit in ms, only those named."""
+        return {p: v for p in PERCENTILES if (v := getattr(self, p)) is not None}
+
+
+class Slo(Schema):
+    """Service-level objective: no limit is implied; an empty mapping says that none is asked."""
+
+    ttft_ms: LatencyLimit | None = Field(None, description="Time to first token in milliseconds.")
+    tbt_ms: LatencyLimit | None = Field(
+        None, description="Time between tokens (ITL) in milliseconds, each gap counted."
+    )
+    tpot_ms: LatencyLimit | None = Field(
+        None, description="Time per output token after the first in milliseconds, mean of a request."
+    )
+    e2e_ms: LatencyLimit | None = Field(None, description="Whole request in milliseconds.")
+    completion_rate: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="Smallest part of requests that must complete."
+    )
+
+    def limits(self) -> tuple[tuple[str, str, float], ...]:
+        """(metric, percentile, limit in ms) of every latency limit."""
+        return tuple(
+            (metric, percentile, limit)
+            for metric in LATENCY_METRICS
+            if (given := getattr(self, metric)) is not None
+            for percentile, limit in given.given().items()
+        )
+
+
+class Economics(Schema):
+    """Your own prices; a price not given here comes from the catalogue and is named among the assumptions."""
+
+    usd_per_gpu_hour: dict[Name, NotNegative] = Field(
+        default_factory=dict, description="Price of a GPU-hour in US dollars by node or accelerator id."
+    )
+
+
+class Reliability(Schema):
+    """Headroom for failures."""
+
+    spare_nodes: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        0, description="Nodes beyond what the load needs (N + k)."
+    )
+
+
+class Search(Schema):
+    """What to try."""
+
+    serving: tuple[ServingMode, ...] = Field(
+        ("agg",),
+        strict=False,
+        min_length=1,
+        max_length=2,
+        description="Serving modes: agg (prefill and decode share workers), disagg (separate pools).",
+    )
+    concurrency_per_worker: tuple[Count, ...] | None = Field(
+        None,
+        strict=False,
+        min_length=1,
+        max_length=10_000,
+        description="Concurrency grid of one worker; absent means a grid up to what memory holds.",
+    )
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if len(set(self.serving)) != len(self.serving):
+            raise ValueError("serving names a mode twice; give each of agg, disagg once")
+        return self
+
+
+class Scenario(Schema):
+    """A capacity question: model, hardware, engine, traffic, SLO, objective, prices."""
+
+    schema_version: Literal["planner.scenario/1"] = Field(
+        alias="schema", description="Version of this format."
+    )
+    name: Name = Field(description="What to call the scenario.")
+    description: Annotated[str, Field(max_length=10_000)] | None = Field(
+        None, description="What it is about and where its numbers come from."
+    )
+    model: Name = Field(
+        description="Catalogue id, or path of a model YAML or Hugging Face config.json beside the scenario."
+    )
+    model_spec: ModelSpec | None = Field(
+        None, description="The model's specification written out; filled in where model is a path."
+    )
+    precision: PrecisionChoice = Field(
+        default_factory=PrecisionChoice, description="Number formats by tensor class."
+    )
+    hardware: Hardware = Field(description="Node types and how many.")
+    engine: Engine = Field(description="Serving engine, version and options.")
+    workload: Workload = Field(description="Lengths, arrivals, prefix hits, priorities.")
+    slo: Slo = Field(description="Limits on TTFT, TBT, TPOT, whole requests and completion.")
+    objective: Objective = Field("lowest_cost", description="What ranks the feasible candidates.")
+    economics: Economics = Field(
+        default_factory=Economics, description="Your own prices."
+    )
+    reliability: Reliability = Field(
+        default_factory=Reliability, description="Headroom for failures."
+    )
+    search: Search = Field(default_factory=Search, description="What to try.")
+
+    @model_validator(mode="after")
+    def _modes_have_hardware(self) -> Self:
+        if "agg" in self.search.serving and not self.hardware.candidates:
+            raise ValueError(
+                "search.serving: agg needs hardware.candidates; with pools alone give search.serving: [disagg]"
+            )
+        return self
+
+    @classmethod
+    def from_dict(cls, data: Any, folder: Path | None = None) -> Scenario:
+        """A scenario from plain data; raises InputError naming the dotted field, what was given and what is allowed."""
+        from planner.scenario.load import scenario_from_data
+
+        return scenario_from_data(data, folder)
+
+    def to_yaml(self) -> str:
+        """YAML that :func:`planner.load_scenario` reads back to an equal scenario."""
+        from planner.scenario.safe_yaml import dump_yaml
+
+        return dump_yaml(self.to_dict())

@@ -1,0 +1,342 @@
+"""The plan: what :func:`planner.plan` returns, what YAML stores and what ``--json`` prints (same keys everywhere)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, field_serializer
+
+from planner.catalog.validation import check_mapping, validate
+from planner.scenario.base import Schema
+from planner.scenario.identity import Identity
+from planner.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PLAN_VERSION = "planner.plan/1"
+Phase = Literal["prefill", "decode", "mixed"]
+Bound = Literal["compute", "memory", "network", "latency", "host"]
+
+
+class Layout(Schema):
+    """Parallel layout of one worker: gpus = tp * pp * attention_dp = moe_tp * ep * pp."""
+
+    tp: Annotated[int, Field(ge=1)] = Field(1, description="Tensor-parallel ranks of the attention part.")
+    pp: Annotated[int, Field(ge=1)] = Field(1, description="Pipeline stages.")
+    attention_dp: Annotated[int, Field(ge=1)] = Field(1, description="Attention data-parallel ranks.")
+    moe_tp: Annotated[int, Field(ge=1)] = Field(1, description="Tensor-parallel ranks inside one expert.")
+    ep: Annotated[int, Field(ge=1)] = Field(1, description="Expert-parallel ranks.")
+    redundant_experts: Annotated[int, Field(ge=0)] = Field(0, description="Replicas of hot experts.")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one worker."""
+        return self.tp * self.pp * self.attention_dp
+
+    def describe(self) -> str:
+        """Shorthand such as ``TP1 DP32 EP32+32``."""
+        from planner.layout.layouts import Layouts
+
+        return Layouts.of(**self.model_dump()).describe(0)
+
+
+class Percentiles(Schema):
+    """A latency in milliseconds; null is not computed yet (the plan's assumptions say what a limit was judged on)."""
+
+    mean: float | None = Field(None, description="Mean in milliseconds.")
+    p50: float | None = Field(None, description="Median in milliseconds.")
+    p90: float | None = Field(None, description="90th percentile in milliseconds.")
+    p95: float | None = Field(None, description="95th percentile in milliseconds.")
+    p99: float | None = Field(None, description="99th percentile in milliseconds.")
+
+
+class Interval(Schema):
+    """Where the measured value is expected: 80 % and 50 % of the time inside, in the metric's own unit."""
+
+    low80: float = Field(description="Lower end of the 80 % interval.")
+    high80: float = Field(description="Upper end of the 80 % interval.")
+    low50: float | None = Field(None, description="Lower end of the 50 % interval.")
+    high50: float | None = Field(None, description="Upper end of the 50 % interval.")
+
+
+class MemoryGib(Schema):
+    """Memory of the fullest rank, term by term, in GiB."""
+
+    weights: float = Field(description="Weights in GiB.")
+    kv: float = Field(description="KV cache available to sequences in GiB.")
+    workspace: float = Field(description="Activation and sampler peak in GiB.")
+    collectives: float = Field(description="Collective buffers in GiB.")
+    graphs: float = Field(description="CUDA graphs in GiB.")
+    runtime: float = Field(description="Runtime context in GiB.")
+    margin: float = Field(description="Safety margin in GiB.")
+    total: float = Field(description="Sum of the terms in GiB.")
+    capacity: float = Field(description="Usable memory of the GPU in GiB.")
+
+
+class UsdPerMtok(Schema):
+    """Cost in US dollars per million tokens; null where a price is not known."""
+
+    input: float | None = Field(None, description="Per million input tokens in USD.")
+    cached_input: float | None = Field(None, description="Per million cached input tokens in USD.")
+    output: float | None = Field(None, description="Per million output tokens in USD, all cost on output.")
+
+
+class Term(Schema):
+    """One operator of a step on the critical path: what shows and what is hidden behind other work."""
+
+    phase: Phase = Field(description="Step that the term belongs to.")
+    term: str = Field(description="Operator, such as attention, routed_experts or dispatch.")
+    exposed_ms: float = Field(description="Time on the critical path in milliseconds.")
+    hidden_ms: float = Field(0.0, description="Time overlapped by other work in milliseconds.")
+    share: float = Field(description="Part of the step's exposed time, 0 to 1.")
+    bound: Bound | None = Field(None, description="What limits the operator.")
+
+
+class Breakdown(Schema):
+    """Where the time of a step goes, by phase."""
+
+    step_ms: dict[Phase, float] = Field(default_factory=dict, description="Step time by phase in ms.")
+    terms: tuple[Term, ...] = Field((), strict=False, description="Terms of every phase.")
+
+    def phase(self, phase: Phase) -> tuple[Term, ...]:
+        """The terms of one phase, largest exposed time first."""
+        chosen = [t for t in self.terms if t.phase == phase]
+        return tuple(sorted(chosen, key=lambda t: -t.exposed_ms))
+
+
+class Mark(Schema):
+    """A number that stands on weaker ground than the rest, and why."""
+
+    subject: str = Field(description="What is marked, such as tpot_ms or the operator curve gemm/fp8.")
+    text: str = Field(description="Why, in one sentence.")
+
+
+class Evidence(Schema):
+    """How near measured runs are to this candidate."""
+
+    extrapolated: bool = Field(False, description="Whether anything lies outside the measured range.")
+    distance: str | None = Field(None, description="Nearest kind of evidence, such as a seen layout.")
+    marks: tuple[Mark, ...] = Field((), strict=False, description="What is extrapolated, and from what.")
+
+
+class SloCheck(Schema):
+    """One limit of the SLO against the predicted value."""
+
+    metric: str = Field(description="Metric, such as ttft_ms.")
+    percentile: str = Field(description="Percentile that the limit names.")
+    limit: float = Field(description="The limit, in the metric's unit.")
+    value: float = Field(description="The predicted value that was compared.")
+    judged_on: str = Field(description="Which figure was compared: the percentile, or mean until then.")
+    met: bool = Field(description="Whether the expected value meets the limit.")
+    met_at_80: bool | None = Field(None, description="Whether the upper end of the 80 % interval meets it.")
+
+
+class OperatingPoint(Schema):
+    """Engine settings that the numbers assume."""
+
+    max_num_seqs: int | None = Field(None, description="Sequences in one step of one attention replica.")
+    max_num_batched_tokens: int | None = Field(None, description="Token budget of a step.")
+    prefill_chunk_tokens: int | None = Field(None, description="Prefill chunk in tokens.")
+    gpu_memory_utilization: float | None = Field(None, description="Part of GPU memory in use.")
+    max_model_len: int | None = Field(None, description="Largest context in tokens.")
+    two_batch_overlap: bool | None = Field(None, description="Two micro-batches overlapped.")
+
+
+class Pool(Schema):
+    """The prefill or the decode pool of a disaggregated deployment; counts are for the whole deployment."""
+
+    node: str = Field(description="Node type.")
+    layout: Layout = Field(description="Layout of one worker.")
+    workers: int = Field(description="Workers in the pool.")
+    gpus: int = Field(description="GPUs in the pool.")
+    nodes: int | None = Field(None, description="Nodes in the pool.")
+    concurrency_per_worker: float | None = Field(None, description="Requests in flight in one worker.")
+    utilisation: float | None = Field(None, description="Part of the pool's capacity in use, 0 to 1.")
+    tokens_per_s_per_gpu: float | None = Field(
+        None, description="Prompt tokens (prefill, cached ones left out) or output tokens (decode) per second and GPU."
+    )
+    memory_gib: MemoryGib | None = Field(None, description="Memory of the fullest rank in GiB.")
+
+
+class TierTraffic(Schema):
+    """Bytes that one GPU sends in one step over one fabric tier."""
+
+    tier: str = Field(description="Fabric tier, such as scale_up or network.")
+    phase: Phase = Field(description="Step that sends them.")
+    mib_per_step: float = Field(description="MiB sent by the busiest GPU in a step.")
+
+
+class Candidate(Schema):
+    """One feasible deployment at one operating point."""
+
+    rank: int = Field(description="1 is best by the objective.")
+    layout: Layout = Field(description="Layout of one worker (disagg: of a decode worker).")
+    serving: Literal["agg", "disagg"] = Field(description="Serving mode.")
+    gpus: int = Field(description="GPUs of the whole deployment, spares left out.")
+    replicas: int = Field(description="Workers that serve the load (disagg: decode workers).")
+    node: str = Field(description="Node type (disagg: of the decode pool).")
+    accelerator: str | None = Field(None, description="Accelerator id.")
+    nodes: int | None = Field(None, description="Nodes of the whole deployment, spares included.")
+    prefill_pool: Pool | None = Field(None, description="disagg: the prefill pool.")
+    decode_pool: Pool | None = Field(None, description="disagg: the decode pool.")
+    ttft_ms: Percentiles = Field(description="Time to first token in ms.")
+    tbt_ms: Percentiles = Field(description="Time between tokens in ms.")
+    tpot_ms: Percentiles = Field(description="Time per output token after the first in ms.")
+    e2e_ms: Percentiles = Field(default_factory=Percentiles, description="Whole request in ms.")
+    kv_transfer_ms: float | None = Field(None, description="disagg: exposed KV transfer of a request in ms.")
+    goodput_rps: float = Field(description="Requests per second that meet every limit, whole deployment.")
+    throughput_rps: float | None = Field(None, description="Requests per second, whole deployment.")
+    output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
+    input_tokens_per_s_per_gpu: float | None = Field(None, description="Input tokens per second and GPU.")
+    output_tokens_per_s_per_user: float | None = Field(None, description="Output tokens per second of one request.")
+    concurrency: float = Field(description="Requests in flight over the whole deployment.")
+    concurrency_per_worker: float | None = Field(None, description="Requests in flight in one worker.")
+    max_concurrency: float | None = Field(None, description="Requests that memory would hold, whole deployment.")
+    settings: OperatingPoint = Field(default_factory=OperatingPoint, description="Engine settings assumed.")
+    memory_gib: MemoryGib = Field(description="Memory of the fullest rank in GiB.")
+    usd_per_hour: float | None = Field(None, description="Price of the whole deployment in USD per hour.")
+    usd_per_mtok: UsdPerMtok = Field(default_factory=UsdPerMtok, description="USD per million tokens.")
+    joules_per_token: float | None = Field(None, description="Energy per output token in joules.")
+    interval: dict[str, Interval] = Field(default_factory=dict, description="Interval by metric.")
+    slo: tuple[SloCheck, ...] = Field((), strict=False, description="Every limit and how it stands.")
+    binding: str = Field(description="What binds, in one sentence.")
+    explanation: tuple[str, ...] = Field((), strict=False, description="Why not better, sentence by sentence.")
+    breakdown: Breakdown = Field(default_factory=Breakdown, description="Where a step's time goes.")
+    traffic: tuple[TierTraffic, ...] = Field((), strict=False, description="Bytes per fabric tier.")
+    evidence: Evidence = Field(default_factory=Evidence, description="How near measured runs are.")
+
+
+class ParetoPoint(Schema):
+    """A point that nothing else beats in every respect."""
+
+    rank: int | None = Field(None, description="Rank among the candidates, null where it is not listed.")
+    serving: Literal["agg", "disagg"] = Field(description="Serving mode.")
+    node: str = Field(description="Node type.")
+    layout: Layout = Field(description="Layout of one worker (disagg: of a decode worker).")
+    replicas: int = Field(description="Workers.")
+    gpus: int = Field(description="GPUs of the whole deployment.")
+    concurrency: float = Field(description="Requests in flight over the whole deployment.")
+    usd_per_mtok_output: float | None = Field(None, description="USD per million output tokens.")
+    output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
+    goodput_rps: float | None = Field(None, description="Requests per second within every limit.")
+    ttft_ms: float = Field(description="Mean time to first token in ms.")
+    tpot_ms: float = Field(description="Mean time per output token in ms.")
+    joules_per_token: float | None = Field(None, description="Energy per output token in joules.")
+
+
+class Rejection(Schema):
+    """Layouts or operating points refused for one reason."""
+
+    reason: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Typed reason, such as memory or slo_ttft.")
+    count: int = Field(description="How many were refused for it.")
+    term: str | None = Field(None, description="The term that decided, such as weights.")
+    needed: float | None = Field(None, description="What the example needs, in unit.")
+    available: float | None = Field(None, description="What there is, in unit.")
+    unit: str | None = Field(None, description="Unit of needed and available.")
+    example: str = Field(description="The one nearest to fitting, in words.")
+    fix: str | None = Field(None, description="Smallest change that would make the example fit.")
+
+
+class NearestMiss(Schema):
+    """A deployment that almost fits."""
+
+    node: str = Field(description="Node type.")
+    serving: Literal["agg", "disagg"] = Field(description="Serving mode.")
+    layout: Layout = Field(description="Layout of one worker.")
+    gpus: int = Field(description="GPUs of one worker or of the deployment.")
+    reason: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Typed reason.")
+    needed: float | None = Field(None, description="What it needs, in unit.")
+    available: float | None = Field(None, description="What there is, in unit.")
+    unit: str | None = Field(None, description="Unit of needed and available.")
+    text: str = Field(description="The miss in one sentence.")
+    fix: str | None = Field(None, description="The change that would make it fit.")
+
+
+class Versions(Schema):
+    """What the numbers were made with."""
+
+    planner: str = Field(description="Version of this package.")
+    catalogue: str = Field(description="Content hash of the hardware and model catalogue.")
+    coefficients: str = Field(description="Content hash of the fitted coefficients.")
+
+
+class _Document(Schema):
+    """Shared by plan and estimate: JSON and YAML that read back to an equal object."""
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """One JSON document."""
+        return json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=indent, allow_nan=False)
+
+    def to_yaml(self) -> str:
+        """YAML text; floats are written exactly."""
+        from planner.scenario.safe_yaml import dump_yaml
+
+        return dump_yaml(self.model_dump(mode="json"))
+
+
+class Estimate(_Document):
+    """One layout at one operating point, feasible or not."""
+
+    scenario: Scenario = Field(description="The question.")
+    identity: Identity = Field(description="What the numbers are numbers of.")
+    candidate: Candidate = Field(description="The numbers.")
+    feasible: bool = Field(description="Whether it fits memory and meets every limit.")
+    rejected: tuple[Rejection, ...] = Field((), strict=False, description="Why it is not feasible.")
+    assumptions: tuple[str, ...] = Field((), strict=False, description="What was assumed.")
+    versions: Versions = Field(description="What the numbers were made with.")
+
+    @field_serializer("scenario")
+    def _plain_scenario(self, scenario: Scenario) -> dict[str, Any]:
+        return scenario.to_dict()
+
+
+class Plan(_Document):
+    """The answer to a scenario."""
+
+    schema_version: Literal["planner.plan/1"] = Field(
+        "planner.plan/1", alias="schema", description="Version of this format."
+    )
+    scenario: Scenario = Field(description="The question, with everything it read from files.")
+    identity: Identity = Field(description="What the numbers are numbers of (of the first candidate).")
+    versions: Versions = Field(description="What the plan was made with.")
+    candidates: tuple[Candidate, ...] = Field((), strict=False, description="Feasible deployments, best first.")
+    pareto: tuple[ParetoPoint, ...] = Field((), strict=False, description="Points not beaten in every respect.")
+    rejected: tuple[Rejection, ...] = Field((), strict=False, description="Why the others fail, by reason.")
+    nearest_misses: tuple[NearestMiss, ...] = Field(
+        (), strict=False, description="What comes nearest, where nothing is feasible."
+    )
+    assumptions: tuple[str, ...] = Field((), strict=False, description="What was assumed.")
+    evaluated: int = Field(0, description="Layouts x operating points that were evaluated.")
+    feasible: int = Field(0, description="How many of them are feasible.")
+
+    @field_serializer("scenario")
+    def _plain_scenario(self, scenario: Scenario) -> dict[str, Any]:
+        return scenario.to_dict()
+
+    @property
+    def best(self) -> Candidate | None:
+        """The first candidate; None where nothing is feasible."""
+        return self.candidates[0] if self.candidates else None
+
+    @classmethod
+    def from_yaml(cls, source: str | Path) -> Plan:
+        """A plan from a YAML file, or from YAML text (a string with a line break); raises InputError where it is not one."""
+        from planner.scenario.load import read_text
+        from planner.scenario.safe_yaml import MAX_PLAN_BYTES, load_yaml
+
+        if isinstance(source, Path) or "\n" not in source:
+            text, where = read_text(Path(source), MAX_PLAN_BYTES), Path(source).name
+        else:
+            text, where = source, "plan"
+        return validate(cls, check_mapping(load_yaml(text, where, MAX_PLAN_BYTES), where), where)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per candidate, nested keys joined by dots (``memory_gib.kv``); breakdown and texts stay out."""
+        import pandas as pd
+
+        keep_out = {"breakdown", "evidence", "explanation", "slo", "traffic"}
+        rows = [c.model_dump(mode="json", exclude=keep_out) for c in self.candidates]
+        return pd.json_normalize(rows)
