@@ -1,4 +1,4 @@
-"""Capacity planning for LLM inference in closed form: which GPUs, how many, in which layout, at what cost, and why.
+"""Capacity planning for LLM inference in closed form: which GPUs, how many, in which layout, at what cost.
 
     import planner
 
@@ -14,7 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner.catalog import catalog, load_model
+    from planner import catalog, sheet
+    from planner.catalog import load_model
     from planner.errors import InfeasibleError, InputError, PlannerError
     from planner.memory.budget import MemoryBudget, memory_budget
     from planner.scenario.load import load_scenario
@@ -33,13 +34,14 @@ _EXPORTS = {
     "Plan": "planner.search.plan_schema",
     "PlannerError": "planner.errors",
     "Scenario": "planner.scenario.schema",
-    "catalog": "planner.catalog",
     "estimate": "planner.search.planning",
     "load_model": "planner.catalog",
     "load_scenario": "planner.scenario.load",
     "memory_budget": "planner.memory.budget",
     "plan": "planner.search.planning",
 }
+
+_SUBMODULES = ("catalog", "sheet")
 
 __all__ = [
     "Candidate",
@@ -56,10 +58,13 @@ __all__ = [
     "load_scenario",
     "memory_budget",
     "plan",
+    "sheet",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"planner.{name}")
     if name not in _EXPORTS:
         raise AttributeError(f"module 'planner' has no attribute {name!r}")
     module = importlib.import_module(_EXPORTS[name])
@@ -69,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_EXPORTS])
+    return sorted({*globals(), *_EXPORTS, *_SUBMODULES})

@@ -1,1 +1,1 @@
-"""scenario"""
+"""The question: model, hardware, engine, traffic, SLO, objective and prices as a strict, self-contained schema."""

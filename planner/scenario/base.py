@@ -19,10 +19,10 @@ class Schema(BaseModel):
     )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dictionaries, lists, numbers and strings, as the YAML holds them; absent options are left out."""
+        """Plain dictionaries, lists, numbers and strings, as the YAML holds them; absent options are left
+        out.
+        """
         return self.model_dump(mode="json", exclude_none=True)
-
-
 
 
 Tokens = Annotated[int, Field(ge=1, le=100_000_000)]

@@ -1,4 +1,6 @@
-"""Files that a scenario names: lengths, traces, model configurations, all beside the scenario and never outside its folder."""
+"""Files that a scenario names: lengths, traces, model configurations, all beside the scenario and never
+outside its folder.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _SECONDS = {"s": 1.0, "ms": MILLISECOND, "us": MICROSECOND, "ns": 1e-9}
 
 
 def inside(folder: Path | None, name: str, field: str) -> Path:
-    """The existing file ``name`` in ``folder``; raises InputError where it is missing or lies outside the folder."""
+    """The existing file ``name`` in ``folder``; raises InputError where it is missing or lies outside the
+    folder.
+    """
     if folder is None:
         raise InputError(field, name, "a file needs a scenario that is read from a folder")
     root = folder.resolve()
@@ -78,7 +82,9 @@ def lengths(path: Path, column: str, field: str) -> NDArray[np.int64]:
     for row, value in enumerate(read_column(path, column, field), start=1):
         number = _number(value)
         if number is None or number != int(number) or not 1 <= number <= 1e8:
-            raise InputError(f"{field}.column", f"{column} = {value} in row {row}", "whole numbers of tokens from 1")
+            raise InputError(
+                f"{field}.column", f"{column} = {value} in row {row}", "whole numbers of tokens from 1"
+            )
         out.append(int(number))
     return np.asarray(out, dtype=np.int64)
 

@@ -1,4 +1,6 @@
-"""The identity tuple: what a result is a result of. Two results compare only through the difference of their tuples."""
+"""The identity tuple: what a result is a result of. Two results compare only through the difference of their
+tuples.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from planner.scenario.base import Schema
 
 
 class Identity(Schema):
-    """Checkpoint, tokenizer, precision, context, cut-off, sampling, engine and version, GPU, topology; None is unknown."""
+    """Checkpoint, tokenizer, precision, context, cut-off, sampling, engine and version, GPU, topology; None
+    is unknown.
+    """
 
     checkpoint: str = Field(description="Model checkpoint (Hugging Face id where there is one).")
     tokenizer: str | None = Field(None, description="Tokenizer the token counts refer to.")
-    precision: dict[str, str] = Field(
-        default_factory=dict, description="Number format by tensor class."
-    )
+    precision: dict[str, str] = Field(default_factory=dict, description="Number format by tensor class.")
     max_context: int | None = Field(None, description="Largest context of a request in tokens.")
     max_new_tokens: int | None = Field(None, description="Output cut-off of a request in tokens.")
     sampling: str | None = Field(None, description="Sampling settings.")
@@ -32,7 +34,9 @@ class Identity(Schema):
 
 
 def identity_difference(a: Identity, b: Identity) -> dict[str, tuple[Any, Any]]:
-    """Field -> (value in a, value in b) where the two tuples differ; empty means the results compare directly."""
+    """Field -> (value in a, value in b) where the two tuples differ; empty means the results compare
+    directly.
+    """
     left, right = a.flat(), b.flat()
     keys = [*left, *(k for k in right if k not in left)]
     return {k: (left.get(k), right.get(k)) for k in keys if left.get(k) != right.get(k)}

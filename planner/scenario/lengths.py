@@ -1,7 +1,8 @@
 """Distributions of request lengths in tokens: fixed, uniform, lognormal, empirical.
 
-Every kind answers the same four questions: ``mean()`` [tokens], ``second_moment()`` [tokens^2], ``quantile(p)`` [tokens] and
-``sample(rng, n)`` (int64 tokens, at least 1). Formulas that need a whole distribution (queueing, KV occupancy) use only these.
+Every kind answers the same four questions: ``mean()`` [tokens], ``second_moment()`` [tokens^2],
+``quantile(p)`` [tokens] and ``sample(rng, n)`` (int64 tokens, at least 1). Formulas that need a whole
+distribution (queueing, KV occupancy) use only these.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from planner.errors import InputError
 from planner.scenario.base import Name, NotNegative, Schema, Tokens
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 FloatArray = NDArray[np.float64]
 
@@ -93,8 +94,9 @@ class UniformLength(Schema):
 class LognormalLength(Schema):
     """Lognormal with the given mean and 95th percentile.
 
-    With m the mean and q the p95: sigma = z - sqrt(z^2 - 2 ln(q / m)), mu = ln m - sigma^2 / 2, z = 1.645. Of the two roots the
-    one with the lighter tail is meant. Moments are those of the continuous law; samples are rounded to whole tokens.
+    With m the mean and q the p95: sigma = z - sqrt(z^2 - 2 ln(q / m)), mu = ln m - sigma^2 / 2, z = 1.645. Of
+    the two roots the one with the lighter tail is meant. Moments are those of the continuous law; samples are
+    rounded to whole tokens.
     """
 
     kind: Literal["lognormal"] = Field(description="Lognormal, given by its mean and 95th percentile.")
@@ -147,19 +149,25 @@ class LognormalLength(Schema):
 class EmpiricalLength(Schema):
     """Measured lengths: a histogram written out, or a column of a CSV or JSONL file next to the scenario.
 
-    :func:`planner.scenario.load.load_scenario` reads the file once and fills the histogram, so that a plan carries its own traffic.
+    :func:`planner.scenario.load.load_scenario` reads the file once and fills the histogram, so that a plan
+    carries its own traffic.
     """
 
     kind: Literal["empirical"] = Field(description="Measured lengths, from a histogram or a file.")
     file: Name | None = Field(
         None, description="CSV or JSONL file of lengths, relative to the scenario's folder."
     )
-    column: Name | None = Field(None, description="Column (CSV) or key (JSONL) that holds the length in tokens.")
+    column: Name | None = Field(
+        None, description="Column (CSV) or key (JSONL) that holds the length in tokens."
+    )
     values_tokens: tuple[Tokens, ...] | None = Field(
         None, strict=False, max_length=1_000_000, description="Lengths in tokens, ascending and distinct."
     )
     weights: tuple[NotNegative, ...] | None = Field(
-        None, strict=False, max_length=1_000_000, description="Relative frequency of each value; equal if absent."
+        None,
+        strict=False,
+        max_length=1_000_000,
+        description="Relative frequency of each value; equal if absent.",
     )
 
     @model_validator(mode="after")

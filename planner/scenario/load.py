@@ -23,8 +23,8 @@ _MODEL_FILES = (".yaml", ".yml", ".json")
 def load_scenario(source: str | Path, folder: Path | None = None) -> Scenario:
     """The scenario in a YAML file, or in YAML text (a string with a line break).
 
-    ``folder`` is where files that the text names are looked up; for a file it is the file's own folder. Raises InputError with
-    one sentence naming the dotted field, what was given and what is allowed.
+    ``folder`` is where files that the text names are looked up; for a file it is the file's own folder.
+    Raises InputError with one sentence naming the dotted field, what was given and what is allowed.
     """
     if isinstance(source, Path) or "\n" not in source:
         text, folder = read_text(Path(source), MAX_SCENARIO_BYTES), Path(source).resolve().parent
@@ -111,7 +111,9 @@ def check_names(scenario: Scenario, catalog: Catalog) -> None:
             _known(f"{where}.{i}.node", choice.node, nodes)
             size = catalog.node(choice.node).gpus
             if choice.gpus is not None and choice.gpus > size:
-                raise InputError(f"{where}.{i}.gpus", choice.gpus, f"at most {size}, the GPUs of {choice.node}")
+                raise InputError(
+                    f"{where}.{i}.gpus", choice.gpus, f"at most {size}, the GPUs of {choice.node}"
+                )
     priced = [*nodes, *catalog.accelerator_ids()]
     for key in scenario.economics.usd_per_gpu_hour:
         _known(f"economics.usd_per_gpu_hour.{key}", key, priced)

@@ -1,7 +1,7 @@
 """How requests arrive: a closed loop, or an open stream by rate and variability.
 
-Every open kind has ``rate_rps`` (requests per second) and ``cv`` (coefficient of variation of the gaps between arrivals); a closed
-loop has ``concurrency`` and neither.
+Every open kind has ``rate_rps`` (requests per second) and ``cv`` (coefficient of variation of the gaps
+between arrivals); a closed loop has ``concurrency`` and neither.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from planner.scenario.base import Count, Name, NotNegative, Positive, Schema
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 class ClosedLoop(Schema):
@@ -59,7 +59,9 @@ class Gamma(Schema):
 
 
 class Trace(Schema):
-    """Arrival times from a file next to the scenario; its mean rate and gap cv are filled in when it is loaded."""
+    """Arrival times from a file next to the scenario; its mean rate and gap cv are filled in when it is
+    loaded.
+    """
 
     kind: Literal["trace"] = Field(description="Arrival times from a file.")
     file: Name = Field(description="CSV or JSONL file of requests, relative to the scenario's folder.")

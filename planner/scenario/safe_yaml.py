@@ -1,7 +1,8 @@
-"""YAML as people mean it, from strangers: YAML 1.2 scalars, no tags, no repeated keys, bounded size and depth.
+"""YAML as people mean it, from strangers: YAML 1.2 scalars, no tags, no repeated keys, bounded size and
+depth.
 
-YAML 1.1 reads ``no`` as false, ``1e3`` as text, ``010`` as eight and ``1:30`` as ninety; here they are text, 1000.0, text and text,
-so a slip ends in an error that names the field instead of in another number.
+YAML 1.1 reads ``no`` as false, ``1e3`` as text, ``010`` as eight and ``1:30`` as ninety; here they are text,
+1000.0, text and text, so a slip ends in an error that names the field instead of in another number.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ _Dumper.add_representer(tuple, _represent_list)
 def load_yaml(text: str, where: str, max_bytes: int = MAX_SCENARIO_BYTES) -> Any:
     """Plain data of one YAML document.
 
-    ``where`` names the origin in errors. Raises InputError for text over ``max_bytes``, deeper than 40 levels, with more than
-    2 million nodes once aliases are followed, with tags, repeated keys, or broken syntax (line and column given).
+    ``where`` names the origin in errors. Raises InputError for text over ``max_bytes``, deeper than 40
+    levels, with more than 2 million nodes once aliases are followed, with tags, repeated keys, or broken
+    syntax (line and column given).
     """
     size = len(text.encode("utf-8", errors="replace"))
     if size > max_bytes:
@@ -95,7 +97,9 @@ def load_yaml(text: str, where: str, max_bytes: int = MAX_SCENARIO_BYTES) -> Any
     except yaml.YAMLError as error:
         raise InputError(where, _at(error), f"not YAML that is accepted here: {_problem(error)}") from None
     except ValueError as error:
-        raise InputError(where, str(error)[:80], "not YAML that is accepted here: a value cannot be read") from None
+        raise InputError(
+            where, str(error)[:80], "not YAML that is accepted here: a value cannot be read"
+        ) from None
 
 
 def dump_yaml(data: Any) -> str:
@@ -104,7 +108,9 @@ def dump_yaml(data: Any) -> str:
 
 
 def _check_shape(text: str, where: str) -> None:
-    """Depth and expanded size from the event stream, before anything is built (an alias counts as what it repeats)."""
+    """Depth and expanded size from the event stream, before anything is built (an alias counts as what it
+    repeats).
+    """
     open_nodes: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
     total = 0
@@ -113,13 +119,15 @@ def _check_shape(text: str, where: str) -> None:
             open_nodes.append((event.anchor, total))
             total += 1
             if len(open_nodes) > MAX_DEPTH:
-                raise InputError(where, f"more than {MAX_DEPTH} levels", f"nest at most {MAX_DEPTH} levels deep")
+                raise InputError(
+                    where, f"more than {MAX_DEPTH} levels", f"nest at most {MAX_DEPTH} levels deep"
+                )
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             anchor, before = open_nodes.pop()
             if anchor is not None:
                 sizes[anchor] = total - before
         elif isinstance(event, yaml.AliasEvent):
-            total += sizes.get(event.anchor, 1)
+            total += sizes.get(str(event.anchor), 1)
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
         if total > MAX_NODES:

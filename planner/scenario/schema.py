@@ -1,6 +1,7 @@
 """The scenario: the question the planner answers, as a person writes it in YAML.
 
-Every number carries its unit in its key; every field's description is the source of ``planner schema`` and of the reference page.
+Every number carries its unit in its key; every field's description is the source of ``planner schema`` and of
+the reference page.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from planner.catalog.model_spec import ModelSpec
-from planner.scenario.base import Count, Fraction, Name, NotNegative, Positive, Schema, Tokens
+from planner.scenario.base import Count, Name, NotNegative, Positive, Schema, Tokens
 from planner.scenario.lengths import Length
 from planner.scenario.loads import Arrival, PriorityClass
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
 SCHEMA_VERSION = "planner.scenario/1"
 PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
@@ -188,9 +188,7 @@ class Workload(Schema):
     tokenizer: Name | None = Field(
         None, description="Tokenizer the lengths were counted with; absent means the checkpoint's own."
     )
-    sampling: Sampling = Field(
-        default_factory=Sampling, description="How tokens are chosen."
-    )
+    sampling: Sampling = Field(default_factory=Sampling, description="How tokens are chosen.")
     priority_classes: tuple[PriorityClass, ...] = Field(
         (), strict=False, max_length=100, description="Parts of the traffic by priority."
     )
@@ -314,25 +312,23 @@ class Scenario(Schema):
     workload: Workload = Field(description="Lengths, arrivals, prefix hits, priorities.")
     slo: Slo = Field(description="Limits on TTFT, TBT, TPOT, whole requests and completion.")
     objective: Objective = Field("lowest_cost", description="What ranks the feasible candidates.")
-    economics: Economics = Field(
-        default_factory=Economics, description="Your own prices."
-    )
-    reliability: Reliability = Field(
-        default_factory=Reliability, description="Headroom for failures."
-    )
+    economics: Economics = Field(default_factory=Economics, description="Your own prices.")
+    reliability: Reliability = Field(default_factory=Reliability, description="Headroom for failures.")
     search: Search = Field(default_factory=Search, description="What to try.")
 
     @model_validator(mode="after")
     def _modes_have_hardware(self) -> Self:
         if "agg" in self.search.serving and not self.hardware.candidates:
             raise ValueError(
-                "search.serving: agg needs hardware.candidates; with pools alone give search.serving: [disagg]"
+                "search.serving: agg needs hardware.candidates; with pools alone serving is [disagg]"
             )
         return self
 
     @classmethod
     def from_dict(cls, data: Any, folder: Path | None = None) -> Scenario:
-        """A scenario from plain data; raises InputError naming the dotted field, what was given and what is allowed."""
+        """A scenario from plain data; raises InputError naming the dotted field, what was given and what is
+        allowed.
+        """
         from planner.scenario.load import scenario_from_data
 
         return scenario_from_data(data, folder)

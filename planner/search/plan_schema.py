@@ -1,4 +1,6 @@
-"""The plan: what :func:`planner.plan` returns, what YAML stores and what ``--json`` prints (same keys everywhere)."""
+"""The plan: what :func:`planner.plan` returns, what YAML stores and what ``--json`` prints (same keys
+everywhere).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Layout(Schema):
 
 
 class Percentiles(Schema):
-    """A latency in milliseconds; null is not computed yet (the plan's assumptions say what a limit was judged on)."""
+    """A latency in milliseconds; null is not computed yet (the plan's assumptions say what a limit was judged
+    on).
+    """
 
     mean: float | None = Field(None, description="Mean in milliseconds.")
     p50: float | None = Field(None, description="Median in milliseconds.")
@@ -156,7 +160,8 @@ class Pool(Schema):
     concurrency_per_worker: float | None = Field(None, description="Requests in flight in one worker.")
     utilisation: float | None = Field(None, description="Part of the pool's capacity in use, 0 to 1.")
     tokens_per_s_per_gpu: float | None = Field(
-        None, description="Prompt tokens (prefill, cached ones left out) or output tokens (decode) per second and GPU."
+        None,
+        description="Prompt tokens without cached ones, or output tokens, per second and GPU.",
     )
     memory_gib: MemoryGib | None = Field(None, description="Memory of the fullest rank in GiB.")
 
@@ -191,10 +196,14 @@ class Candidate(Schema):
     throughput_rps: float | None = Field(None, description="Requests per second, whole deployment.")
     output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
     input_tokens_per_s_per_gpu: float | None = Field(None, description="Input tokens per second and GPU.")
-    output_tokens_per_s_per_user: float | None = Field(None, description="Output tokens per second of one request.")
+    output_tokens_per_s_per_user: float | None = Field(
+        None, description="Output tokens per second of one request."
+    )
     concurrency: float = Field(description="Requests in flight over the whole deployment.")
     concurrency_per_worker: float | None = Field(None, description="Requests in flight in one worker.")
-    max_concurrency: float | None = Field(None, description="Requests that memory would hold, whole deployment.")
+    max_concurrency: float | None = Field(
+        None, description="Requests that memory would hold, whole deployment."
+    )
     settings: OperatingPoint = Field(default_factory=OperatingPoint, description="Engine settings assumed.")
     memory_gib: MemoryGib = Field(description="Memory of the fullest rank in GiB.")
     usd_per_hour: float | None = Field(None, description="Price of the whole deployment in USD per hour.")
@@ -203,7 +212,9 @@ class Candidate(Schema):
     interval: dict[str, Interval] = Field(default_factory=dict, description="Interval by metric.")
     slo: tuple[SloCheck, ...] = Field((), strict=False, description="Every limit and how it stands.")
     binding: str = Field(description="What binds, in one sentence.")
-    explanation: tuple[str, ...] = Field((), strict=False, description="Why not better, sentence by sentence.")
+    explanation: tuple[str, ...] = Field(
+        (), strict=False, description="Why not better, sentence by sentence."
+    )
     breakdown: Breakdown = Field(default_factory=Breakdown, description="Where a step's time goes.")
     traffic: tuple[TierTraffic, ...] = Field((), strict=False, description="Bytes per fabric tier.")
     evidence: Evidence = Field(default_factory=Evidence, description="How near measured runs are.")
@@ -302,8 +313,12 @@ class Plan(_Document):
     scenario: Scenario = Field(description="The question, with everything it read from files.")
     identity: Identity = Field(description="What the numbers are numbers of (of the first candidate).")
     versions: Versions = Field(description="What the plan was made with.")
-    candidates: tuple[Candidate, ...] = Field((), strict=False, description="Feasible deployments, best first.")
-    pareto: tuple[ParetoPoint, ...] = Field((), strict=False, description="Points not beaten in every respect.")
+    candidates: tuple[Candidate, ...] = Field(
+        (), strict=False, description="Feasible deployments, best first."
+    )
+    pareto: tuple[ParetoPoint, ...] = Field(
+        (), strict=False, description="Points not beaten in every respect."
+    )
     rejected: tuple[Rejection, ...] = Field((), strict=False, description="Why the others fail, by reason.")
     nearest_misses: tuple[NearestMiss, ...] = Field(
         (), strict=False, description="What comes nearest, where nothing is feasible."
@@ -323,7 +338,9 @@ class Plan(_Document):
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> Plan:
-        """A plan from a YAML file, or from YAML text (a string with a line break); raises InputError where it is not one."""
+        """A plan from a YAML file, or from YAML text (a string with a line break); raises InputError where it
+        is not one.
+        """
         from planner.scenario.load import read_text
         from planner.scenario.safe_yaml import MAX_PLAN_BYTES, load_yaml
 
@@ -334,7 +351,9 @@ class Plan(_Document):
         return validate(cls, check_mapping(load_yaml(text, where, MAX_PLAN_BYTES), where), where)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per candidate, nested keys joined by dots (``memory_gib.kv``); breakdown and texts stay out."""
+        """One row per candidate, nested keys joined by dots (``memory_gib.kv``); breakdown and texts stay
+        out.
+        """
         import pandas as pd
 
         keep_out = {"breakdown", "evidence", "explanation", "slo", "traffic"}
