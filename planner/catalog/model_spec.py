@@ -6,6 +6,7 @@ Hugging Face ``config.json``. All arithmetic on it (parameters, FLOPs, bytes) li
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -135,7 +136,21 @@ class Vision(Strict):
     source: str
 
 
+class Published(Strict):
+    """What others say about the checkpoint: headline figures as printed, and its exact element count."""
+
+    total_parameters: str | None = None
+    active_parameters: str | None = None
+    source: str | None = None
+    exact_parameters: PositiveInt | None = None
+    exact_counts: Literal["main", "total", "with_duplicates"] | None = None
+    "Which count of planner.model.parameters the exact figure is."
+    exact_source: str | None = None
+
+
 class ModelSpec(Strict):
+    """One checkpoint. Sizes are element counts or tokens; bytes follow from ``precision``."""
+
     id: str
     name: str
     hf_id: str | None = None
@@ -148,7 +163,7 @@ class ModelSpec(Strict):
     feed_forwards: dict[str, FeedForwardSpec]
     layers: tuple[LayerGroup, ...] = Field(min_length=1)
     layer_pattern: tuple[NonNegativeInt, ...] = ()
-    "Index into ``layers`` of each decoder layer, repeated over the depth; empty: the groups follow each other."
+    "Group index of each decoder layer, repeated over the depth; empty: the groups follow each other."
     final_norms: NonNegativeInt = 1
     norm_bias: bool = False
     "LayerNorm with bias (phi-2) instead of RMSNorm."
@@ -157,9 +172,17 @@ class ModelSpec(Strict):
     vision: Vision | None = None
     precision: dict[str, str]
     "Formats of the checkpoint by tensor class (planner.model.precision); key 'default' is required."
-    published: dict[str, object] = Field(default_factory=dict)
+    published: Published | None = None
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Content hash: equal for equal specifications."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
 
     @cached_property
     def num_layers(self) -> int:
