@@ -1,8 +1,9 @@
 """Routing arithmetic of mixture-of-experts layers: experts touched, tokens per expert, the hottest rank.
 
-Load per expert is described by the coefficient of variation ``skew_cv`` of the experts' popularity (0 = perfectly even), taken as
-lognormal. For DeepSeek-R1 over 256 experts, TensorRT-LLM's tech blog 4 reports a standard deviation of 0.48 of the mean over 32 ranks
-and a hottest expert at 11.9 times the mean; a lognormal with one and the same ``skew_cv`` reproduces both (tests).
+Load per expert is described by the coefficient of variation ``skew_cv`` of the experts' popularity (0 = perfectly
+even), taken as lognormal. For DeepSeek-R1 over 256 experts, TensorRT-LLM's tech blog 4 reports a standard deviation
+of 0.48 of the mean over 32 ranks and a hottest expert at 11.9 times the mean; a lognormal with one and the same
+``skew_cv`` reproduces both (tests).
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def rank_imbalance(
 ) -> Array:
     """Expected max/mean of tokens per EP rank (>= 1): placement part plus the chance of a finite batch.
 
-    ``tokens`` of the whole EP group, ``ep`` ranks and ``redundant`` expert replicas broadcast. The placement part comes from
-    :func:`placement_imbalance`; a batch adds z(ep) sqrt(ep / (T k)) from multinomial counts (normal approximation), and no rank
-    can hold more than every token's choices it has experts for (bound ep).
+    ``tokens`` of the whole EP group, ``ep`` ranks and ``redundant`` expert replicas broadcast. The placement part
+    comes from :func:`placement_imbalance`; a batch adds z(ep) sqrt(ep / (T k)) from multinomial counts (normal
+    approximation), and no rank can hold more than every token's choices it has experts for (bound ep).
     """
     t = np.asarray(tokens, dtype=float)
     r = np.asarray(ep, dtype=float)
@@ -69,24 +70,22 @@ def placement_imbalance_array(
     key = ep_a * (1 << 20) + red_a
     pairs, inverse = np.unique(key, return_inverse=True)
     values = [
-        placement_imbalance(experts, int(p) >> 20, int(p) & ((1 << 20) - 1), skew_cv, placement_residual)
-        for p in pairs
+        placement_imbalance(experts, int(p) >> 20, int(p) & ((1 << 20) - 1), skew_cv, placement_residual) for p in pairs
     ]
     return np.asarray(values)[inverse].reshape(key.shape)
 
 
 @lru_cache(maxsize=4096)
-def placement_imbalance(
-    experts: int, ep: int, redundant: int, skew_cv: float, placement_residual: float
-) -> float:
+def placement_imbalance(experts: int, ep: int, redundant: int, skew_cv: float, placement_residual: float) -> float:
     """Expected max/mean load per EP rank from expert popularity alone (infinite batch).
 
-    redundant = 0: experts lie on ranks as numbered; a rank's load is a sum of experts/ep lognormals, taken as lognormal with the
-    same mean and variance (Fenton-Wilkinson), its expected maximum over ep ranks at Blom's quantile.
+    redundant = 0: experts lie on ranks as numbered; a rank's load is a sum of experts/ep lognormals, taken as
+    lognormal with the same mean and variance (Fenton-Wilkinson), its expected maximum over ep ranks at Blom's
+    quantile.
 
-    redundant > 0: an EPLB-like placement. Replicas go to the hottest experts so that the largest load per replica is least
-    (water-filling on the popularity quantiles); packing then reaches the lower bound max(1, hottest replica / mean load per rank)
-    times 1 + ``placement_residual`` (what statistics of yesterday leave, from data).
+    redundant > 0: an EPLB-like placement. Replicas go to the hottest experts so that the largest load per replica is
+    least (water-filling on the popularity quantiles); packing then reaches the lower bound max(1, hottest replica /
+    mean load per rank) times 1 + ``placement_residual`` (what statistics of yesterday leave, from data).
     """
     if ep <= 1 or skew_cv <= 0:
         return 1.0
@@ -100,7 +99,7 @@ def placement_imbalance(
 
 
 def _hottest_replica(experts: int, redundant: int, sigma: float) -> float:
-    """Largest load of one replica, in units of the mean load per expert, after the best use of ``redundant`` replicas."""
+    """Largest load of one replica, in mean loads per expert, after the best use of ``redundant`` replicas."""
     from scipy.special import ndtri
 
     load = np.exp(sigma * ndtri((np.arange(1, experts + 1) - 0.375) / (experts + 0.25)))

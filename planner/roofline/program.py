@@ -1,13 +1,14 @@
 """A model as a short list of operators with layer counts: what one forward step executes.
 
-Derived from the tensor list alone, so GEMM shapes, parameter counts and weight bytes cannot disagree. Equal operators of different
-layer groups are merged (DeepSeek-V3's dense and MoE layers share their attention), which keeps a step at a dozen evaluations.
+Derived from the tensor list alone, so GEMM shapes, parameter counts and weight bytes cannot disagree. Equal operators
+of different layer groups are merged (DeepSeek-V3's dense and MoE layers share their attention), which keeps a step at
+a dozen evaluations.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,28 +91,24 @@ class Program:
     dense_layers: int
 
 
-@lru_cache(maxsize=128)
-def _cached(spec_json: str) -> Program:
-    return build_program(ModelSpec.model_validate_json(spec_json))
+def _term(tensor: Tensor) -> str | None:
+    """Breakdown term of a tensor's GEMM; a tied embedding multiplies as the head. None: no dense GEMM of its own."""
+    return "head" if tensor.gemm == "head" else TERM_OF_CLASS.get(tensor.tensor_class)
 
 
+@cache
 def program(spec: ModelSpec) -> Program:
     """The operators of one forward pass through the main model (no MTP block, no vision tower)."""
-    return _cached(spec.model_dump_json())
-
-
-def build_program(spec: ModelSpec) -> Program:
-    """Uncached :func:`program`."""
     gemms: dict[tuple[object, ...], GemmOp] = {}
     fused: dict[tuple[int, str], list[Tensor]] = {}
     for tensor in tensors(spec):
-        if tensor.part == "main" and tensor.gemm is not None and tensor.tensor_class in TERM_OF_CLASS:
+        if tensor.part == "main" and tensor.gemm is not None and _term(tensor) is not None:
             fused.setdefault((tensor.group, tensor.gemm), []).append(tensor)
     for (_, key), members in fused.items():
         first = members[0]
         op = GemmOp(
             key=key,
-            term=TERM_OF_CLASS[first.tensor_class],
+            term=_term(first) or "",
             tensor_class=first.tensor_class,
             layers=first.layers,
             parts=tuple((t.rows, t.shard, t.granularity) for t in members),
