@@ -352,7 +352,7 @@ def _pipeline(ctx: StepContext, batch: _Batch, layouts: Layouts) -> Array:
 
 
 def _host(ctx: StepContext, work: StepWork, layouts: Layouts) -> Array:
-    """Scheduling, input preparation, sampling and detokenisation that the accelerator waits for, once per stage."""
+    """Scheduling, input preparation, sampling and detokenisation the accelerator waits for, once per stage."""
     c = ctx.coefficients
     sequences = work.decode_seqs if work.prefill_seqs is None else work.decode_seqs + work.prefill_seqs
     per_step = c.host_prefill_step_s if work.has_prefill else c.host_step_s
