@@ -75,9 +75,7 @@ class Layouts:
                 raise InputError("layout.ep", int(wide.min()), "at least 1")
             if np.any(stage % wide):
                 i = int(np.flatnonzero(stage % wide)[0])
-                raise InputError(
-                    "layout.ep", int(wide[i]), f"a divisor of tp * attention_dp = {int(stage[i])}"
-                )
+                raise InputError("layout.ep", int(wide[i]), f"a divisor of tp * attention_dp = {int(stage[i])}")
             moe_tp = stage // wide
         given = (tp_, pp, dp_, moe_tp, ep_, redundant_experts)
         arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(v, dtype=np.int64)) for v in given))
