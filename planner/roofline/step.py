@@ -217,9 +217,7 @@ def _attention(ctx: StepContext, attention: AttentionOp, batch: _Batch, tp: Arra
         kv_heads = np.maximum(spec.kv_heads / tp, 1.0)
         window = spec.window_tokens or spec.chunk_tokens or 0
         curve = ctx.curves.get("decode_attention", kv)
-        time = op.decode_attention(
-            curve, batch.decode, batch.kv, heads, kv_heads, spec.head_dim, window, kv_bytes
-        )
+        time = op.decode_attention(curve, batch.decode, batch.kv, heads, kv_heads, spec.head_dim, window, kv_bytes)
     time = np.where(batch.decode > 0, time, 0.0)
     if batch.prefill is not None:
         time = time + _prefill_attention(ctx, spec, batch, heads, tp)
@@ -316,10 +314,12 @@ def _exchange(
     deepep: NDArray[np.bool_],
     has_prefill: bool,
 ) -> tuple[Array, Array]:
-    """Seconds of one layer's dispatch and combine; zero where attention is not data-parallel (tokens are
-    everywhere).""" dispatch, combine = np.zeros(len(layouts)), np.zeros(len(layouts)) ranks =
-    layouts.stage_gpus.astype(float) moves = (layouts.attention_dp > 1) & (ranks > 1) gather = np.flatnonzero(moves &
-    ~deepep) if gather.size:
+    """Seconds of one layer's dispatch and combine; zero where every rank already has all tokens (attention_dp = 1)."""
+    dispatch, combine = np.zeros(len(layouts)), np.zeros(len(layouts))
+    ranks = layouts.stage_gpus.astype(float)
+    moves = (layouts.attention_dp > 1) & (ranks > 1)
+    gather = np.flatnonzero(moves & ~deepep)
+    if gather.size:
         total = group_tokens[gather] * ctx.program.hidden
         width = FORMATS[ctx.precision.dispatch].bits / 8
         curve = ctx.curves.get("all_gather", "bf16")
