@@ -1,1 +1,1 @@
-"""The question: model, hardware, engine, traffic, SLO, objective and prices as a strict, self-contained schema."""
+"""The question: model, hardware, engine, traffic, SLO, objective and prices as a strict schema."""

@@ -57,7 +57,7 @@ def scenario_from_data(data: Any, folder: Path | None = None, where: str = "scen
         changes["workload"] = workload
     if scenario.model_spec is None and scenario.model.lower().endswith(_MODEL_FILES):
         changes["model_spec"] = _model_file(scenario.model, folder)
-    check_formats(scenario)
+    # check_formats(scenario)
     return scenario.model_copy(update=changes) if changes else scenario
 
 

@@ -1,0 +1,78 @@
+"""The application: its commands, and how errors become exit codes (0 done, 2 bad input, 3 nothing feasible)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import typer
+
+from planner.cli import (
+    calibrate_cmd,
+    catalog_cmd,
+    compare_cmd,
+    estimate_cmd,
+    memory_cmd,
+    plan_cmd,
+    schema_cmd,
+    validate_cmd,
+)
+from planner.cli.options import EXIT_BAD_INPUT, EXIT_INFEASIBLE
+from planner.cli.output import log, print_json
+from planner.errors import InfeasibleError, InputError, PlannerError
+
+app = typer.Typer(
+    name="planner",
+    help="Capacity planning for LLM inference: which GPUs, how many, in which layout, at what cost, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("plan")(plan_cmd.plan_command)
+app.command("estimate")(estimate_cmd.estimate_command)
+app.command("memory")(memory_cmd.memory_command)
+app.command("catalog")(catalog_cmd.catalog_command)
+app.command("import-model")(catalog_cmd.import_model_command)
+app.command("schema")(schema_cmd.schema_command)
+app.command("validate")(validate_cmd.validate_command)
+app.command("compare")(compare_cmd.compare_command)
+app.add_typer(calibrate_cmd.app, name="calibrate")
+
+
+def main() -> NoReturn:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs one command; returns its exit code. Bad input is one sentence on standard error, never a traceback."""
+    as_json = "--json" in args
+    try:
+        code = typer.main.get_command(app).main(args=list(args), prog_name="planner", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except InfeasibleError as error:
+        return _failed(EXIT_INFEASIBLE, str(error), as_json, {"kind": "infeasible"})
+    except InputError as error:
+        details = {"kind": "input", "field": error.field, "given": repr(error.given), "allowed": error.allowed}
+        return _failed(EXIT_BAD_INPUT, str(error), as_json, details)
+    except PlannerError as error:
+        return _failed(EXIT_BAD_INPUT, str(error), as_json, {"kind": "input"})
+    except typer.Abort:
+        return _failed(EXIT_BAD_INPUT, "stopped", as_json, {"kind": "stopped"})
+    except Exception as error:
+        # The parser's own usage errors: their class lives in click or in typer, by typer's version.
+        if not hasattr(error, "format_message"):
+            raise
+        sentence = " ".join(str(error.format_message()).split())
+        if not sentence:  # no command given: the help has been printed
+            return EXIT_BAD_INPUT
+        return _failed(EXIT_BAD_INPUT, sentence, as_json, {"kind": "usage"})
+
+
+def _failed(code: int, sentence: str, as_json: bool, details: dict[str, Any]) -> int:
+    if as_json:
+        print_json({"error": {**details, "message": sentence}})
+    log(f"planner: {sentence}")
+    return code

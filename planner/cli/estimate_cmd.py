@@ -1,0 +1,92 @@
+"""``planner estimate``: one layout at one operating point, feasible or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from planner.cli.options import (
+    EXIT_INFEASIBLE,
+    CatalogOption,
+    DpOption,
+    EpOption,
+    JsonOption,
+    MoeTpOption,
+    PpOption,
+    RedundantOption,
+    TpOption,
+)
+from planner.cli.output import console, log, print_json
+from planner.cli.plan_cmd import read_question
+
+if TYPE_CHECKING:
+    from planner.search.plan_schema import Estimate
+
+
+def estimate_command(
+    scenario: Annotated[Path, typer.Argument(help="Scenario YAML, or a plan YAML for its scenario.")],
+    tp: TpOption = 1,
+    pp: PpOption = 1,
+    attention_dp: DpOption = 1,
+    moe_tp: MoeTpOption = None,
+    ep: EpOption = 1,
+    redundant_experts: RedundantOption = 0,
+    node: Annotated[str | None, typer.Option("--node", help="Node type; absent means the scenario's first.")] = None,
+    concurrency: Annotated[
+        float | None,
+        typer.Option("--concurrency", min=1, help="Requests in flight in one worker; absent follows from the load."),
+    ] = None,
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Estimate one layout of a worker under the scenario's traffic, and say whether it meets the SLO."""
+    from planner.catalog import catalog as open_catalog
+    from planner.layout.layouts import Layouts
+    from planner.scenario.load import check_names
+    from planner.search.planning import estimate
+
+    question = read_question(scenario)
+    known = open_catalog(catalog)
+    check_names(question, known)
+    layout = Layouts.of(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
+    answer = estimate(question, layout, node=node, concurrency=concurrency, catalog=known)
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    else:
+        render_estimate(answer)
+    if not answer.feasible:
+        log(f"planner: {why_not(answer)}")
+        return EXIT_INFEASIBLE
+    return 0
+
+
+def why_not(answer: Estimate) -> str:
+    """The reasons in one sentence."""
+    reasons = "; ".join(r.example for r in answer.rejected) or "a limit is missed"
+    return f"not feasible: {reasons}"
+
+
+def render_estimate(answer: Estimate) -> None:
+    """The same tables as a plan's best candidate."""
+    from planner.cli.render_plan import render_breakdown, render_memory, slo_table
+    from planner.search.headline import deployment, sig3, with_interval
+
+    out, c = console(), answer.candidate
+    out.print(deployment(c), style="bold", markup=False)
+    out.print(
+        f"TTFT {with_interval(c.ttft_ms.mean, c.interval.get('ttft_ms'))} ms · "
+        f"TPOT {with_interval(c.tpot_ms.mean, c.interval.get('tpot_ms'))} ms · "
+        f"{sig3(c.output_tokens_per_s_per_gpu)} output tokens/s per GPU · {sig3(c.concurrency)} in flight",
+        markup=False,
+    )
+    out.print(f"Bound by: {c.binding}", markup=False)
+    if c.slo:
+        out.print(slo_table(c.slo))
+    render_breakdown(out, c)
+    render_memory(out, c)
+    for mark in c.evidence.marks:
+        out.print(f"  ! {mark.subject}: {mark.text}", markup=False)
+    for text in answer.assumptions:
+        out.print(f"  · {text}", markup=False)

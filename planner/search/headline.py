@@ -1,0 +1,73 @@
+"""A plan in one sentence: the same words on screen, in the terminal and in a report."""
+
+from __future__ import annotations
+
+from planner.search.plan_schema import Candidate, Interval, Plan, Pool
+
+
+def sig3(value: float | None) -> str:
+    """Three significant digits without exponent (``1,230``, ``0.412``); an en dash where there is no number."""
+    if value is None:
+        return "–"
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e15 or abs(value) < 1e-6:
+        return f"{value:.2e}"
+    text = f"{float(f'{value:.3g}'):,.9f}".rstrip("0").rstrip(".")
+    return text if abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}"
+
+
+def with_interval(value: float | None, interval: Interval | None) -> str:
+    """``43.1 (38.0–49.2)``: the value and its 80 % interval."""
+    if value is None or interval is None:
+        return sig3(value)
+    return f"{sig3(value)} ({sig3(interval.low80)}–{sig3(interval.high80)})"
+
+
+def workers_text(count: int, layout: str) -> str:
+    """``5 replicas × (TP8 EP8)``."""
+    return f"{count} replica{'s' if count != 1 else ''} × ({layout})"
+
+
+def deployment(candidate: Candidate) -> str:
+    """Hardware, GPUs and layout: ``5 × dgx-h200 · 40 GPUs = 5 replicas × (TP8 EP8) · aggregated``."""
+    if candidate.prefill_pool is not None and candidate.decode_pool is not None:
+        pools = [_pool("prefill", candidate.prefill_pool), _pool("decode", candidate.decode_pool)]
+        return f"{candidate.gpus} GPUs = {' + '.join(pools)} · disaggregated"
+    hardware = f"{candidate.nodes:,} × {candidate.node}" if candidate.nodes is not None else candidate.node
+    layout = candidate.layout.describe()
+    return f"{hardware} · {candidate.gpus:,} GPUs = {workers_text(candidate.replicas, layout)} · aggregated"
+
+
+def _pool(name: str, pool: Pool) -> str:
+    return f"{name} {pool.workers} × ({pool.layout.describe()}) on {pool.node}"
+
+
+def headline(plan: Plan) -> str:
+    """The answer in one sentence; without a feasible candidate, what binds and the nearest miss."""
+    best = plan.best
+    scenario = plan.scenario
+    if best is None:
+        why = _main_reason(plan)
+        near = f" Nearest: {plan.nearest_misses[0].text}" if plan.nearest_misses else ""
+        return f"Nothing serves {scenario.model} as asked: {why}{near}"
+    figures = [
+        f"TTFT {with_interval(best.ttft_ms.mean, best.interval.get('ttft_ms'))} ms",
+        f"TPOT {with_interval(best.tpot_ms.mean, best.interval.get('tpot_ms'))} ms",
+        f"{sig3(best.output_tokens_per_s_per_gpu)} output tokens/s per GPU",
+    ]
+    if best.usd_per_mtok.output is not None:
+        usd = with_interval(best.usd_per_mtok.output, best.interval.get("usd_per_mtok"))
+        figures.append(f"${usd} per million output tokens")
+    return f"{deployment(best)} serves {scenario.model}: {', '.join(figures)}."
+
+
+def _main_reason(plan: Plan) -> str:
+    if not plan.rejected:
+        return "no layout is possible on the hardware given."
+    first = max(plan.rejected, key=lambda r: r.count)
+    needed = ""
+    if first.needed is not None and first.available is not None:
+        unit = f" {first.unit}" if first.unit else ""
+        needed = f" ({sig3(first.needed)}{unit} needed, {sig3(first.available)}{unit} available)"
+    return f"{first.reason.replace('_', ' ')} binds{needed}."
