@@ -1,0 +1,50 @@
+"""The answer in one sentence, and numbers at three significant digits."""
+
+from __future__ import annotations
+
+import plan_data
+import pytest
+
+from planner.search.headline import headline, sig3, with_interval
+from planner.search.plan_schema import Interval
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (0.41234, "0.412"),
+        (43.14, "43.1"),
+        (999.6, "1,000"),
+        (1234.5, "1,230"),
+        (1605384, "1,610,000"),
+        (0.00012345, "0.000123"),
+        (1.2e-9, "1.20e-09"),
+        (-12.345, "-12.3"),
+    ],
+)
+def test_three_digits(value: float | None, text: str) -> None:
+    assert sig3(value) == text
+
+
+def test_interval_in_brackets() -> None:
+    assert with_interval(43.14, Interval(low80=38.02, high80=49.2)) == "43.1 (38–49.2)"
+
+
+def test_headline_says_hardware_layout_and_numbers() -> None:
+    text = headline(plan_data.plan())
+    assert text.startswith("2 × dgx-h200 · 16 GPUs = 2 replicas × (TP1 DP8 EP8) · aggregated serves deepseek-r1")
+    assert "TPOT 43.1 (38–49.2) ms" in text
+    assert "$6.27 per million output tokens" in text
+
+
+def test_headline_of_a_split_deployment() -> None:
+    plan = plan_data.plan(candidates=(plan_data.candidate(1, "disagg"),))
+    assert "prefill 2 × (TP1 DP8 EP8) on dgx-h200 + decode 2 ×" in headline(plan)
+
+
+def test_headline_without_an_answer_says_why() -> None:
+    text = headline(plan_data.plan(False))
+    assert "memory binds (160 GiB needed, 132 GiB available)" in text
+    assert "TP4 misses 28.7 GiB" in text
