@@ -124,10 +124,12 @@ class CurveSet:
         if here.id in rules["measured"]:
             chain.append((here.id, "", 1.0))
         rule = rules["substitutes"].get(here.id) or rules["by_generation"].get(here.generation) or rules["otherwise"]
-        for other in rule["use"]:
-            if other != here.id:
-                text = f"{here.id} was not measured for {op}: curve of {other} on {here.id}'s own peaks ({rule['why']})"
-                chain.append((other, text, float(rule["spread_factor"])))
+        bus = self._rules["classes"][op].get("needs_link") and here.link_bw is None
+        for chosen in (rules["shared_bus"], rule) if bus else (rule,):
+            for other in chosen["use"]:
+                if other not in (here.id, *(name for name, _, _ in chain)):
+                    why = f"{op} was not measured on {here.id}: curve of {other} on its own peaks ({chosen['why']})"
+                    chain.append((other, why, float(chosen["spread_factor"])))
         return chain
 
     def _make(

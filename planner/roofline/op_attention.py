@@ -47,15 +47,21 @@ def prefill_attention(
 ) -> Array:
     """Seconds of one layer's causal attention over ``batch`` sequences of ``new_tokens`` after ``past_tokens``.
 
-    ``heads`` and ``kv_heads`` per rank. FLOPs: 4 · heads · head_dim per causal pair (scores and values).
+    ``heads`` and ``kv_heads`` per rank. FLOPs: 4 · heads · head_dim per causal pair (scores and values); on top the
+    masked half of diagonal tiles (``padding_keys`` per query), the softmax as extra head width and the serial walk of
+    a query tile along its keys.
     """
     b, new, past = as_array(batch), as_array(new_tokens), as_array(past_tokens)
     h, g, d = as_array(heads), as_array(kv_heads), as_array(head_dim)
-    pairs = b * h * causal_pairs(new, past, window)
-    compute = pairs * (d * (4.0 / (curve["compute_efficiency"] * curve.peak_flops)))
-    moved = b * d * (2.0 * new * h * QUERY_BYTES + 2.0 * (past + new) * g * curve.activation_bytes)
+    window = as_array(window)
+    pairs = b * h * (causal_pairs(new, past, window) + new * curve["padding_keys"])
+    width = d + curve["overhead_width"]
+    compute = pairs * width * (4.0 / (curve["compute_efficiency"] * curve.peak_flops))
+    keys = keys_read(past + new, np.where(window > 0, window + new, 0.0))
+    moved = b * d * (new * h * (2.0 * QUERY_BYTES) + keys * g * (2.0 * curve.activation_bytes))
     memory = moved * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
-    return curve["floor_s"] + smooth_max(compute, memory, curve["exponent"])
+    serial = keys_read(past + new, window) * curve["depth_s_per_token"]
+    return curve["floor_s"] + serial + smooth_max(compute, memory, curve["exponent"])
 
 
 def decode_attention(
@@ -70,16 +76,18 @@ def decode_attention(
 ) -> Array:
     """Seconds of one layer's attention of one new token for each of ``batch`` sequences with ``kv_tokens`` cached.
 
-    ``kv_bytes`` per cached value (default: the curve's data type). Streaming K and V once is the memory term; the
-    compute term counts each key against its group of queries padded to the tensor core's rows.
+    ``kv_bytes`` per cached value (default: the curve's data type). K and V are streamed once; beside the roofline a
+    launch floor, ``block_s`` for each (sequence, kv head) block scheduled and the serial walk along the keys, which
+    together keep small caches far below the memory bandwidth.
     """
     b, h, g, d = as_array(batch), as_array(heads), as_array(kv_heads), as_array(head_dim)
     kv = keys_read(kv_tokens, window)
     size = curve.activation_bytes if kv_bytes is None else kv_bytes
-    cache = b * kv * g * d * (2.0 * as_array(size))
-    memory = cache * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
+    moved = b * d * (kv * g * (2.0 * as_array(size)) + h * (2.0 * QUERY_BYTES))
+    memory = moved * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
     compute = b * kv * h * d * (4.0 / (curve["compute_efficiency"] * curve.peak_flops))
-    return curve["floor_s"] + smooth_max(compute, memory, curve["exponent"])
+    serial = kv * curve["depth_s_per_token"] + b * g * curve["block_s"]
+    return curve["floor_s"] + serial + smooth_max(compute, memory, curve["exponent"])
 
 
 def prefill_mla(
@@ -87,21 +95,28 @@ def prefill_mla(
 ) -> Array:
     """Seconds of one MLA layer's causal attention with keys and values decompressed (192 and 128 per head)."""
     b, new, past, h = as_array(batch), as_array(new_tokens), as_array(past_tokens), as_array(heads)
-    pairs = b * h * causal_pairs(new, past)
+    pairs = b * h * (causal_pairs(new, past) + new * curve["padding_keys"])
     compute = pairs * (2.0 * (MLA_QK_DIM + MLA_V_DIM) / (curve["compute_efficiency"] * curve.peak_flops))
     moved = b * h * (2.0 * new + past) * ((MLA_QK_DIM + MLA_V_DIM) * QUERY_BYTES)
     memory = moved * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
-    return curve["floor_s"] + smooth_max(compute, memory, curve["exponent"])
+    serial = (past + new) * curve["depth_s_per_token"]
+    return curve["floor_s"] + serial + smooth_max(compute, memory, curve["exponent"])
 
 
 def decode_mla(
     curve: Curve, batch: ArrayLike, kv_tokens: ArrayLike, heads: ArrayLike, kv_bytes: ArrayLike | None = None
 ) -> Array:
-    """Seconds of one absorbed-MLA decode layer: every head reads the same 576 cached values per token."""
+    """Seconds of one absorbed-MLA decode layer: every head reads the same 576 cached values per token.
+
+    ``heads`` per rank, padded by ``padding_rows`` to the tensor core's tile; with 128 heads it is compute-bound.
+    """
     b, kv, h = as_array(batch), as_array(kv_tokens), as_array(heads)
     size = curve.activation_bytes if kv_bytes is None else kv_bytes
-    cache = b * kv * (as_array(size) * (MLA_LATENT_DIM + MLA_ROPE_DIM))
-    memory = cache * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
-    flops = 2.0 * (2 * MLA_LATENT_DIM + MLA_ROPE_DIM)
-    compute = b * kv * h * (flops / (curve["compute_efficiency"] * curve.peak_flops))
-    return curve["floor_s"] + smooth_max(compute, memory, curve["exponent"])
+    latent = MLA_LATENT_DIM + MLA_ROPE_DIM
+    moved = b * (kv * (as_array(size) * latent) + h * ((MLA_LATENT_DIM + latent) * QUERY_BYTES))
+    memory = moved * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
+    rows = h + curve["padding_rows"]
+    flops = 2.0 * (MLA_LATENT_DIM + latent)
+    compute = b * kv * rows * (flops / (curve["compute_efficiency"] * curve.peak_flops))
+    serial = kv * curve["depth_s_per_token"] + b * rows * curve["block_s"]
+    return curve["floor_s"] + serial + smooth_max(compute, memory, curve["exponent"])

@@ -21,8 +21,8 @@ def all_reduce(curve: Curve, message_bytes: ArrayLike, ranks: ArrayLike, domain:
     """Seconds to sum ``message_bytes`` held by each of ``ranks``; 0 for one rank.
 
     Inside a domain the cheaper of one-shot (every rank reads the n − 1 others) and two-shot, ring or multicast:
-    volume 2(n − 1)/n, or 1 + 1/n with in-switch reduction, of the message. Across domains hierarchical: the domain's
-    own all-reduce, then 2(N − 1)/N of the message's share per rank over the NIC.
+    volume 2(n − 1)/n, or 1 + 1/n with in-switch reduction, of the message. Across N domains hierarchical and
+    pipelined: the longer of the domain's own and 2(N − 1)/N of the message's share per rank over the NIC.
     """
     s, n, per = as_array(message_bytes), as_array(ranks), as_array(domain)
     inside = np.minimum(n, per)
@@ -32,10 +32,10 @@ def all_reduce(curve: Curve, message_bytes: ArrayLike, ranks: ArrayLike, domain:
     link = _link(curve)
     crowd = 1.0 + curve["contention"] * np.maximum(inside - 2.0, 0.0)
     one_shot = s * (inside - 1.0) * (crowd / (curve["one_shot_efficiency"] * link))
-    two_shot = curve["two_shot_floor_s"] + s * volume * (crowd / (curve["bandwidth_efficiency"] * link))
-    time = curve["floor_s"] + curve["floor_per_rank_s"] * (inside - 1.0) + np.minimum(one_shot, two_shot)
-    time = np.where(inside > 1, time, 0.0)
-    return time + _across(curve, 2.0 * s / inside, nodes)
+    wire = _ramped(curve, s * volume) * (crowd / (curve["bandwidth_efficiency"] * link))
+    time = np.minimum(one_shot, curve["two_shot_floor_s"] + wire)
+    time = curve["floor_s"] + curve["floor_per_rank_s"] * (inside - 1.0) + time
+    return _across(curve, np.where(inside > 1, time, 0.0), 2.0 * s / inside, nodes)
 
 
 def all_gather(curve: Curve, total_bytes: ArrayLike, ranks: ArrayLike, domain: ArrayLike = np.inf) -> Array:
@@ -43,7 +43,7 @@ def all_gather(curve: Curve, total_bytes: ArrayLike, ranks: ArrayLike, domain: A
     s, n, per = as_array(total_bytes), as_array(ranks), as_array(domain)
     inside = np.minimum(n, per)
     nodes = np.ceil(n / per)
-    return _shard_collective(curve, s, inside) + _across(curve, s / inside, nodes)
+    return _across(curve, _shard_collective(curve, s, inside), s / inside, nodes)
 
 
 def reduce_scatter(curve: Curve, total_bytes: ArrayLike, ranks: ArrayLike, domain: ArrayLike = np.inf) -> Array:
@@ -56,13 +56,13 @@ def all_to_all(curve: Curve, rank_bytes: ArrayLike, ranks: ArrayLike, domain: Ar
     s, n, per = as_array(rank_bytes), as_array(ranks), as_array(domain)
     inside = np.minimum(n, per)
     nodes = np.ceil(n / per)
-    return _shard_collective(curve, s * (inside / n), inside) + _across(curve, s, nodes)
+    return _across(curve, _shard_collective(curve, s * (inside / n), inside), s, nodes)
 
 
 def send(curve: Curve, message_bytes: ArrayLike, across: ArrayLike = False) -> Array:
     """Seconds to send ``message_bytes`` to one peer over the scale-up link, or the NIC where ``across`` is true."""
     s, far = as_array(message_bytes), np.asarray(across, dtype=bool)
-    near = curve["floor_s"] + s / (curve["bandwidth_efficiency"] * _link(curve))
+    near = curve["floor_s"] + _ramped(curve, s) / (curve["bandwidth_efficiency"] * _link(curve))
     if not far.any():
         return near
     return np.where(far, curve["cross_floor_s"] + s / (curve["cross_efficiency"] * _nic(curve)), near)
@@ -121,33 +121,38 @@ def distinct_targets(topk: ArrayLike, places: ArrayLike) -> Array:
 def _deepep_low_latency(curve: Curve, size: Array, ep: Array, domain: Array) -> Array:
     nodes = np.ceil(ep / domain)
     near = size / (curve["bandwidth_efficiency"] * _link(curve))
-    time = np.maximum(near, size * (1.0 - 1.0 / nodes) / (curve["cross_efficiency"] * _nic(curve, nodes)))
-    return time + curve["floor_s"] + curve["floor_per_doubling_s"] * np.log2(np.maximum(ep, 8.0) / 8.0)
+    far = size * (1.0 - 1.0 / nodes) / (curve["cross_efficiency"] * _nic(curve, nodes))
+    return curve["floor_s"] + curve["cross_floor_s"] * np.log2(nodes) + np.maximum(near, far)
 
 
 def _deepep_normal(curve: Curve, size: Array, topk: Array, ep: Array, domain: Array, node_limit: Array) -> Array:
     nodes = np.ceil(ep / domain)
-    reached = np.minimum(distinct_targets(topk, nodes), node_limit)
-    per_node = distinct_targets(topk, np.minimum(ep, domain * np.minimum(nodes, node_limit)))
-    near = size * per_node / (curve["bandwidth_efficiency"] * _link(curve))
-    far = size * reached * (1.0 - 1.0 / nodes) / (curve["cross_efficiency"] * _nic(curve, nodes))
-    floor = np.where(nodes > 1, curve["cross_floor_s"], curve["floor_s"])
-    return floor + np.maximum(near, far)
+    reached = np.minimum(nodes, node_limit)
+    copies = distinct_targets(topk, np.minimum(ep, domain * reached))
+    near = size * copies / (curve["bandwidth_efficiency"] * _link(curve))
+    remote = distinct_targets(topk, reached) * (1.0 - 1.0 / nodes)
+    far = size * remote / (curve["cross_efficiency"] * _nic(curve, nodes))
+    return curve["floor_s"] + curve["cross_floor_s"] * np.log2(nodes) + np.maximum(near, far)
 
 
 def _shard_collective(curve: Curve, total: Array, inside: Array) -> Array:
     crowd = 1.0 + curve["contention"] * np.maximum(inside - 2.0, 0.0)
-    moved = total * (1.0 - 1.0 / inside)
+    moved = _ramped(curve, total * (1.0 - 1.0 / inside))
     time = moved * (crowd / (curve["bandwidth_efficiency"] * _link(curve)))
     time = time + curve["floor_s"] + curve["floor_per_rank_s"] * (inside - 1.0)
     return np.where(inside > 1, time, 0.0)
 
 
-def _across(curve: Curve, size: Array, nodes: Array) -> Array:
+def _ramped(curve: Curve, size: Array) -> Array:
+    """Bytes with the slow start of a transfer: size + sqrt(size · ramp), so that bandwidth grows with the message."""
+    return size + np.sqrt(size * curve["ramp_bytes"])
+
+
+def _across(curve: Curve, inner: Array, size: Array, nodes: Array) -> Array:
     if not np.any(nodes > 1):
-        return np.zeros(())
+        return inner
     wire = size * (1.0 - 1.0 / nodes) / (curve["cross_efficiency"] * _nic(curve))
-    return np.where(nodes > 1, wire + curve["cross_floor_s"] * np.log2(nodes), 0.0)
+    return np.where(nodes > 1, np.maximum(inner, wire) + curve["cross_floor_s"] * np.log2(nodes), inner)
 
 
 def _link(curve: Curve) -> float:

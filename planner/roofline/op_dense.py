@@ -15,13 +15,18 @@ OUTPUT_BYTES = 2.0
 
 
 def gemm(curve: Curve, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
-    """Seconds of an (m × k) · (k × n) product; m, n, k in elements, broadcast."""
+    """Seconds of an (m × k) · (k × n) product; m, n, k in elements, broadcast.
+
+    Beside the roofline: launch floor, the serial walk of a tile along k, rows that pad m to a tile, and the separate
+    pass that quantises the activations to 8 or 4 bits (``quantise_bytes`` moved per element of m × k).
+    """
     m, n, k = as_array(m), as_array(n), as_array(k)
-    nk = n * k
-    compute = m * nk * (2.0 / (curve["compute_efficiency"] * curve.peak_flops))
-    moved = nk * curve.weight_bytes + m * (k * curve.activation_bytes + n * OUTPUT_BYTES)
+    nk, mk = n * k, m * k
+    compute = (m + curve["padding_rows"]) * nk * (2.0 / (curve["compute_efficiency"] * curve.peak_flops))
+    moved = nk * curve.weight_bytes + mk * curve.activation_bytes + m * n * OUTPUT_BYTES
     memory = moved * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
-    return curve["floor_s"] + smooth_max(compute, memory, curve["exponent"])
+    serial = k * curve["depth_s_per_element"] + mk * (curve["quantise_bytes"] / curve.mem_bw)
+    return curve["floor_s"] + serial + smooth_max(compute, memory, curve["exponent"])
 
 
 def mla_bmm(curve: Curve, tokens: ArrayLike, heads: ArrayLike) -> Array:

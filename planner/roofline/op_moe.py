@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from planner.hardware.curves import Curve
 from planner.roofline.op_common import Array, as_array, smooth_max
+from planner.roofline.op_dense import OUTPUT_BYTES
 
 GATED_MATRICES = 3.0
 """Gate, up and down of a gated (SwiGLU) expert; a plain expert has 2."""
@@ -19,17 +20,24 @@ def grouped_gemm_rank(
     hidden: ArrayLike,
     inter: ArrayLike,
     matrices: ArrayLike = GATED_MATRICES,
+    routed: ArrayLike | None = None,
 ) -> Array:
     """Seconds of one rank's expert GEMMs for ``pairs`` (token, expert) rows spread over ``touched`` experts.
 
-    ``hidden`` is the model width, ``inter`` the expert's width on this rank (already divided by moe_tp).
+    ``hidden`` is the model width, ``inter`` the expert's width on this rank (already divided by moe_tp). Each touched
+    expert's weights are streamed once and its rows padded by ``padding_rows``; ``routed`` pairs (default: ``pairs``)
+    are sorted and permuted first: all of the EP group's where tokens were gathered, the rank's own behind a dispatch.
     """
     pairs, touched = as_array(pairs), as_array(touched)
-    weights = as_array(hidden) * as_array(inter) * as_array(matrices)
-    compute = pairs * weights * (2.0 / (curve["compute_efficiency"] * curve.peak_flops))
-    moved = touched * weights * curve.weight_bytes + pairs * as_array(hidden) * (curve.activation_bytes + 2.0)
+    hidden, inter = as_array(hidden), as_array(inter)
+    weights = hidden * inter * as_array(matrices)
+    rows = pairs + touched * curve["padding_rows"]
+    compute = rows * weights * (2.0 / (curve["compute_efficiency"] * curve.peak_flops))
+    moved = touched * weights * curve.weight_bytes + pairs * hidden * (curve.activation_bytes + OUTPUT_BYTES)
     memory = moved * (1.0 / (curve["bandwidth_efficiency"] * curve.mem_bw))
-    return curve["floor_s"] + smooth_max(compute, memory, curve["exponent"])
+    serial = pairs * (hidden + inter) * (curve["activation_pass_bytes"] / curve.mem_bw)
+    serial = serial + (pairs if routed is None else as_array(routed)) * curve["routing_s_per_pair"]
+    return curve["floor_s"] + serial + smooth_max(compute, memory, curve["exponent"])
 
 
 def rank_load(
@@ -61,7 +69,10 @@ def grouped_gemm(
 ) -> Array:
     """Seconds of the expert GEMMs on the rank with ``load`` (max / mean of tokens per EP rank) times the mean.
 
-    ``tokens`` over the whole EP group (as in the measurements), ``inter`` the expert's full width.
+    ``tokens`` over the whole EP group (as in the measurements), ``inter`` the expert's full width. Curves of class
+    ``moe`` gather all tokens on each rank; the ``moe_deepep_*`` ones receive only their own (``gathers`` says which).
     """
     pairs, touched = rank_load(tokens, topk, experts, ep, load)
-    return grouped_gemm_rank(curve, pairs, touched, hidden, as_array(inter) / as_array(moe_tp), matrices)
+    routed = as_array(tokens) * as_array(topk) if curve["gathers"] else None
+    width = as_array(inter) / as_array(moe_tp)
+    return grouped_gemm_rank(curve, pairs, touched, hidden, width, matrices, routed)

@@ -1,0 +1,65 @@
+"""Operator tables under ``measured/ops``: one gzipped CSV a table, read into columns."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+
+KEYS = ("gpu", "engine", "engine_version", "kernel_source")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length: floats where every cell is a number, else strings."""
+
+    name: str
+    columns: Mapping[str, NDArray]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, column: str) -> NDArray:
+        return self.columns[column]
+
+    def number(self, column: str, default: float | None = None) -> NDArray[np.float64]:
+        """A numeric column; ``default`` where the table has no such column."""
+        if column not in self.columns and default is not None:
+            return np.full(len(self), default)
+        return np.asarray(self.columns[column], dtype=np.float64)
+
+    def where(self, mask: NDArray[np.bool_]) -> Table:
+        """The rows of ``mask``."""
+        return Table(self.name, {k: v[mask] for k, v in self.columns.items()})
+
+    def groups(self, *names: str) -> Iterator[tuple[tuple[str, ...], Table]]:
+        """Rows by distinct values of string columns, in sorted order."""
+        keys = np.array(["\x1f".join(map(str, row)) for row in zip(*(self.columns[n] for n in names), strict=True)])
+        for key in np.unique(keys):
+            yield tuple(key.split("\x1f")), self.where(keys == key)
+
+
+def read_table(directory: Path, name: str) -> Table:
+    """``measured/ops/<name>.csv.gz`` under ``directory``; raises :class:`InputError` where it is missing."""
+    path = directory / "ops" / f"{name}.csv.gz"
+    if not path.exists():
+        raise InputError("operator table", str(path), "the file is missing")
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as f:
+        reader = csv.reader(f)
+        header = next(reader)
+        cells = list(zip(*reader, strict=True))
+    return Table(name, {h: _typed(column) for h, column in zip(header, cells, strict=True)})
+
+
+def _typed(column: tuple[str, ...]) -> NDArray:
+    try:
+        return np.asarray(column, dtype=np.float64)
+    except ValueError:
+        return np.asarray(column)
