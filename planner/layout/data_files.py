@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from planner.catalog.files import read_yaml
 
 CATALOG_VARIABLE = "PLANNER_CATALOG_DIR"
 
@@ -31,7 +31,6 @@ def data_names(folder: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def read_yaml(path: Path) -> Any:
+def read_data(path: Path) -> dict[str, Any]:
     """The content of a YAML file, read once."""
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
+    return read_yaml(path)

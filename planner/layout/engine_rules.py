@@ -9,7 +9,7 @@ from typing import Literal
 from planner.catalog.model_spec import Strict
 from planner.catalog.validation import validate
 from planner.errors import UnknownNameError
-from planner.layout.data_files import data_file, data_names, read_yaml
+from planner.layout.data_files import data_file, data_names, read_data
 
 FOLDER = "hardware_db/engines/layout"
 
@@ -74,4 +74,4 @@ def engine_rules(engine: str | EngineLayoutRules) -> EngineLayoutRules:
 
 @lru_cache(maxsize=32)
 def _load(path: Path) -> EngineLayoutRules:
-    return validate(EngineLayoutRules, read_yaml(path), path.name)
+    return validate(EngineLayoutRules, read_data(path), path.name)

@@ -1,0 +1,113 @@
+"""The smallest change that would make a rejected candidate fit, in one sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.search.rejections import number
+from planner.units import GIB, MILLISECOND
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MemoryTerms:
+    """One candidate's memory on its fullest GPU, in bytes."""
+
+    fixed: float
+    """Everything but KV: weights, workspace, collectives, graphs, runtime, margin."""
+    kv: float
+    """KV that the asked concurrency needs."""
+    capacity: float
+    """Usable memory of the GPU."""
+    utilization: float
+    """Share of the capacity that the engine may use."""
+    kv_bytes_per_value: float
+    """Bytes of a cached value now."""
+
+    @property
+    def needed(self) -> float:
+        return self.fixed + self.kv
+
+    @property
+    def short(self) -> float:
+        """Bytes missing on the fullest GPU."""
+        return self.needed - self.capacity * self.utilization
+
+
+def fitting_alternative(
+    needed: ArrayLike, capacity: ArrayLike, gpus: ArrayLike, describe: Callable[[int], str]
+) -> str | None:
+    """Of all evaluated candidates that do fit memory, the one with the fewest GPUs; None where there is none.
+
+    ``needed`` and ``capacity`` in bytes, ``gpus`` of one worker; arrays (n,). Larger nodes and more tp
+    are among the candidates, so this names the smallest change of layout or node that was tried.
+    """
+    want, have, count = (np.asarray(v, dtype=np.float64) for v in (needed, capacity, gpus))
+    fits = np.flatnonzero(want <= have)
+    if not fits.size:
+        return None
+    best = int(fits[np.lexsort((want[fits] / have[fits], count[fits]))[0]])
+    return f"{describe(best)} fits ({number(float(want[best]) / GIB)} of {number(float(have[best]) / GIB)} GiB)"
+
+
+def memory_fix(terms: MemoryTerms, alternative: str | None = None) -> str:
+    """What would make the memory of one candidate fit: utilisation, KV in 8 bits, fewer requests, or another layout.
+
+    Only changes that are enough by themselves are named, the least disturbing first; the shortage is
+    always said.
+    """
+    short = f"short by {number(terms.short / GIB)} GiB per GPU"
+    ways = list(_own_ways(terms))
+    if alternative:
+        ways.append(alternative)
+    if not ways:
+        return f"{short}; nothing that was tried fits: more GPUs per worker, a larger GPU or a smaller format"
+    return f"{short}; {' or '.join(ways)}"
+
+
+def _own_ways(terms: MemoryTerms) -> Sequence[str]:
+    ways = []
+    share = terms.needed / terms.capacity
+    if share <= 1.0:
+        # rounded up: a value rounded down would not be enough
+        ways.append(f"gpu_memory_utilization {np.ceil(share * 100) / 100:.2f} instead of {terms.utilization:.2f}")
+    budget = terms.capacity * terms.utilization - terms.fixed
+    if terms.kv_bytes_per_value > 1.0 and terms.kv / terms.kv_bytes_per_value <= budget:
+        ways.append("KV cache in fp8")
+    if terms.kv > 0 and 0 < budget < terms.kv:
+        ways.append(f"{number(100.0 * budget / terms.kv)} % of the requests at a time")
+    return ways
+
+
+def latency_fix(metric: str, reached_s: ArrayLike, limit_s: float, describe: Callable[[int], str]) -> str | None:
+    """The nearest value of a latency that any evaluated candidate reaches; ``reached_s`` (n,) in seconds,
+    NaN unknown.
+    """
+    values = np.asarray(reached_s, dtype=np.float64)
+    if not np.isfinite(values).any():
+        return None
+    best = int(np.nanargmin(np.where(np.isfinite(values), values, np.nan)))
+    value, limit = (number(float(v) / MILLISECOND) for v in (values[best], limit_s))
+    if values[best] <= limit_s:
+        return f"{describe(best)} reaches a {metric} of {value} ms"
+    return f"the smallest {metric} reached is {value} ms ({describe(best)}), against a limit of {limit} ms"
+
+
+def nodes_fix(
+    load: float, reached_per_node: ArrayLike, nodes_allowed: float, describe: Callable[[int], str]
+) -> str | None:
+    """How many nodes the load needs with the best candidate; ``reached_per_node`` (n,) requests/s within
+    the SLO.
+    """
+    values = np.asarray(reached_per_node, dtype=np.float64)
+    good = np.isfinite(values) & (values > 0)
+    if not good.any():
+        return None
+    best = int(np.argmax(np.where(good, values, -np.inf)))
+    nodes = int(np.ceil(load / values[best] - 1e-9))
+    return f"{nodes} nodes instead of {number(nodes_allowed)} ({describe(best)})"
