@@ -21,7 +21,7 @@ from planner.evidence.ops_fit import (
     shard_form,
 )
 from planner.evidence.ops_samples import ARTEFACT_ENGINE, ARTEFACT_TYPE, SOURCES, Sample, samples
-from planner.hardware.curves import FALLBACKS_FILE, shipped_directory
+from planner.hardware.curves import fallback_rules
 from planner.hardware.device import Device
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def calibrate_ops(
     ``classes`` and ``accelerators`` restrict what is fitted (nothing is written then unless all is). ``devices``
     defaults to the catalogue's. Deterministic: the same tables give the same files.
     """
-    rules = _rules()
+    rules = fallback_rules()
     resolve = devices or _Catalogue()
     fits: list[Fit] = []
     for op in classes or SOURCES:
@@ -69,11 +69,11 @@ def calibrate_ops(
                 borrowed = {k: one.coefficients[k] for k in ("cross_efficiency", "cross_floor_s")}
             fits.append(one)
     if out_dir is not None and classes is None and accelerators is None:
-        write(fits, out_dir, rules)
+        write(fits, out_dir)
     return fits
 
 
-def write(fits: Iterable[Fit], out_dir: Path, rules: Mapping[str, Any] | None = None) -> list[Path]:
+def write(fits: Iterable[Fit], out_dir: Path) -> list[Path]:
     """One YAML an accelerator, curves sorted by class, engine and data type."""
     by_gpu: dict[str, list[Fit]] = {}
     for one in fits:
@@ -193,11 +193,6 @@ def _spans_nodes(sample: Sample) -> bool:
 def _dtype(rules: Mapping[str, Any], sample: Sample) -> Mapping[str, Any]:
     family = rules["classes"][sample.op]["types"]
     return next(c for c in rules["types"][family][sample.dtype] if c["curve"] == sample.dtype)
-
-
-def _rules() -> Any:
-    with (shipped_directory() / FALLBACKS_FILE).open(encoding="utf-8") as f:
-        return yaml.load(f, Loader=yaml.CSafeLoader)
 
 
 class _Catalogue(dict[str, Device]):

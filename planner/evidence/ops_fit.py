@@ -111,7 +111,9 @@ def all_reduce_form(shared_bus: bool, multicast: bool, one_shot: bool, cross: Ma
 def shard_form(operator: str, shared_bus: bool, cross: Mapping[str, float]) -> Form:
     """All-gather, reduce-scatter, all-to-all over NCCL."""
     bus = (CONTENTION,) if shared_bus else ()
-    return Form(operator, (FLOOR, PER_RANK, BANDWIDTH, RAMP, *bus), cross | ({} if bus else {"contention": 0.0}), ())
+    return Form(
+        operator, (FLOOR, PER_RANK, BANDWIDTH, RAMP, *bus), {**cross, **({} if bus else {"contention": 0.0})}, ()
+    )
 
 
 def cross_form(operator: str, known: Mapping[str, float] | None) -> Form:

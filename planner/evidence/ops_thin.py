@@ -22,7 +22,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "window_size", "latency",
     ),
     "generation_attention": (
-        "kv_cache_dtype", "batch_size", "step", "num_heads", "num_key_value_heads", "head_dim", "window_size", "latency",
+        "kv_cache_dtype", "batch_size", "step", "num_heads", "num_key_value_heads", "head_dim", "window_size",
+        "latency",
     ),
     "context_mla": ("kv_cache_dtype", "num_heads", "batch_size", "isl", "latency"),
     "generation_mla": ("kv_cache_dtype", "num_heads", "batch_size", "step", "latency"),

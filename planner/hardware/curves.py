@@ -66,7 +66,7 @@ class CurveSet:
         self.device = device
         self.engine = engine
         self._directory = directory
-        self._rules = _read(str(directory / FALLBACKS_FILE))
+        self._rules = fallback_rules(directory)
         if engine not in self._rules["engines"]:
             raise UnknownNameError("engine", engine, self._rules["engines"])
         self._found: dict[tuple[str, str], Curve] = {}
@@ -180,6 +180,11 @@ class CurveSet:
 def curves(device: Device, engine: str, directory: Path | None = None) -> CurveSet:
     """The curve set of a device and engine (sglang, trtllm, vllm); data from ``directory`` or the shipped one."""
     return CurveSet(device, engine, directory or shipped_directory())
+
+
+def fallback_rules(directory: Path | None = None) -> Any:
+    """The table of stand-ins, data types and assumed constants (``_fallbacks.yaml``), read once."""
+    return _read(str((directory or shipped_directory()) / FALLBACKS_FILE))
 
 
 def shipped_directory() -> Path:

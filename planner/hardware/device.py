@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.units import BYTES_PER_GBIT, GIB, GIGA, TERA
+
+if TYPE_CHECKING:
+    from planner.catalog.hardware_spec import Accelerator, Node
 
 PEAK_KEYS = ("bf16", "fp8", "int8", "fp4")
 
@@ -41,8 +44,8 @@ class Device:
         return self.peak_flops[dtype]
 
 
-def device(accelerator: Any) -> Device:
-    """Resolve a catalogue accelerator (:class:`planner.catalog` ``Accelerator``) into SI units.
+def device(accelerator: Accelerator, node: Node | None = None) -> Device:
+    """Resolve a catalogue accelerator into SI units; in ``node`` with that node's own links and NICs per GPU.
 
     Raises :class:`InputError` where bandwidth, memory or a bf16 peak is missing: without them there is no
     roofline at all.
@@ -50,7 +53,7 @@ def device(accelerator: Any) -> Device:
     missing: list[str] = []
     peaks: dict[str, float] = {}
     for key in PEAK_KEYS:
-        value = _get(accelerator.tflops_dense, key)
+        value = getattr(accelerator.tflops_dense, key)
         if value is None:
             missing.append(f"tflops_dense.{key}")
         else:
@@ -59,7 +62,7 @@ def device(accelerator: Any) -> Device:
         raise InputError(f"accelerator {accelerator.id}: tflops_dense.bf16", None, "a dense bf16 peak is needed")
 
     memory = accelerator.memory
-    usable = _get(memory, "gib_usable")
+    usable = memory.gib_usable
     if usable is None:
         missing.append("memory.gib_usable")
         mem_bytes = float(_need(accelerator, memory, "gb_sold")) * GIGA
@@ -68,11 +71,23 @@ def device(accelerator: Any) -> Device:
     mem_bw = float(_need(accelerator, memory, "bandwidth_gb_s")) * GIGA
 
     def optional(group: str, key: str, unit: float) -> float | None:
-        value = _get(getattr(accelerator, group, None), key)
+        value = getattr(getattr(accelerator, group), key)
         if value is None:
             missing.append(f"{group}.{key}")
             return None
         return float(value) * unit
+
+    link_bw = optional("scale_up", "unidirectional_gb_s", GIGA)
+    nic_bw = optional("scale_out_nic", "gbit_s_per_gpu", BYTES_PER_GBIT)
+    if node is not None:
+        own_link = node.scale_up.unidirectional_gb_s_per_gpu
+        if node.scale_up.domain == 1:
+            link_bw = None
+        elif own_link is not None:
+            link_bw = own_link * GIGA
+        if node.nics is not None and node.nics.count and node.nics.gbit_s:
+            nic_bw = node.nics.count * node.nics.gbit_s * BYTES_PER_GBIT / node.gpus
+        missing = [m for m in missing if not (m.startswith("scale_out_nic") and nic_bw is not None)]
 
     return Device(
         id=accelerator.id,
@@ -82,22 +97,16 @@ def device(accelerator: Any) -> Device:
         peak_flops=peaks,
         mem_bytes=mem_bytes,
         mem_bw=mem_bw,
-        link_bw=optional("scale_up", "unidirectional_gb_s", GIGA),
-        nic_bw=optional("scale_out_nic", "gbit_s_per_gpu", BYTES_PER_GBIT),
+        link_bw=link_bw,
+        nic_bw=nic_bw,
         pcie_bw=optional("pcie", "unidirectional_gb_s", GIGA),
         tdp_w=optional("power_w", "tdp", 1.0),
         missing=tuple(missing),
     )
 
 
-def _get(group: Any, key: str) -> Any:
-    if group is None:
-        return None
-    return group.get(key) if isinstance(group, Mapping) else getattr(group, key, None)
-
-
-def _need(accelerator: Any, group: Any, key: str) -> Any:
-    value = _get(group, key)
+def _need(accelerator: Accelerator, group: Any, key: str) -> Any:
+    value = getattr(group, key)
     if value is None:
         raise InputError(f"accelerator {accelerator.id}: {key}", None, "a number is needed")
     return value

@@ -71,7 +71,10 @@ def send(curve: Curve, message_bytes: ArrayLike, across: ArrayLike = False) -> A
 def deepep_ll_dispatch(
     curve: Curve, tokens: ArrayLike, hidden: ArrayLike, topk: ArrayLike, ep: ArrayLike, domain: ArrayLike = 8
 ) -> Array:
-    """Seconds of a DeepEP low-latency dispatch: each rank's ``tokens`` go in fp8 to ``topk`` experts over ``ep`` ranks."""
+    """Seconds of a DeepEP low-latency dispatch: each rank's ``tokens`` go in fp8 to ``topk`` experts.
+
+    ``ep`` ranks, ``domain`` of them to a node; the share 1 − 1/nodes of the bytes crosses the NIC, the rest the link.
+    """
     size = as_array(tokens) * as_array(topk) * as_array(hidden) * (1.0 + FP8_SCALE_BYTES)
     return _deepep_low_latency(curve, size, as_array(ep), as_array(domain))
 
@@ -93,7 +96,11 @@ def deepep_normal_dispatch(
     domain: ArrayLike = 8,
     node_limit: ArrayLike = 4,
 ) -> Array:
-    """Seconds of a DeepEP normal dispatch of ``tokens`` per rank in fp8; one copy per node, at most ``node_limit`` nodes."""
+    """Seconds of a DeepEP normal dispatch of ``tokens`` per rank in fp8, notification included.
+
+    A token crosses the network once per remote node it reaches (at most ``node_limit`` nodes: group-limited routing)
+    and is copied over the link to each of its distinct ranks.
+    """
     size = as_array(tokens) * as_array(hidden) * (1.0 + FP8_SCALE_BYTES)
     return _deepep_normal(curve, size, as_array(topk), as_array(ep), as_array(domain), as_array(node_limit))
 

@@ -45,8 +45,8 @@ def rank_load(
 ) -> tuple[Array, Array]:
     """(pairs, touched experts) of the rank that carries ``load`` times the mean of its EP group.
 
-    ``tokens`` over the whole EP group. An expert of that rank is met by a token with probability load · k / E, so of its
-    E / ep experts a batch touches E/ep · (1 − (1 − load·k/E)^T).
+    ``tokens`` over the whole EP group. An expert of that rank is met by a token with probability load · k / E, so of
+    its E / ep experts a batch touches E/ep · (1 − (1 − load·k/E)^T).
     """
     t, k, e, r = as_array(tokens), as_array(topk), as_array(experts), as_array(ep)
     share = np.minimum(as_array(load) * k / e, 1.0)
