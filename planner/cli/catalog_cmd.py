@@ -9,19 +9,27 @@ import typer
 
 from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import console, log, print_json, table, write_text
-from planner.errors import UnknownNameError
+from planner.errors import InputError, UnknownNameError
 from planner.search.headline import sig3
 
 if TYPE_CHECKING:
-    from planner.catalog.catalog import Catalog
-    from planner.catalog.model_spec import ModelSpec
+    from collections.abc import Callable
 
-KINDS = ("models", "accelerators", "nodes")
+    from planner.catalog import Catalog, ModelSpec
+    from planner.catalog.loader import Kind
+    from planner.catalog.model_spec import AttentionSpec
+
+KINDS: dict[str, Kind] = {"models": "model", "accelerators": "accelerator", "nodes": "node"}
+_TITLES = {
+    "models": (("id", "attention", "total B", "active B", "context"), 2),
+    "accelerators": (("id", "name", "generation", "memory GB", "bandwidth GB/s", "bf16 TFLOP/s"), 3),
+    "nodes": (("id", "accelerator", "GPUs", "scale-up domain", "scale-up GB/s", "NIC Gbit/s"), 2),
+}
 
 
 def catalog_command(
     kind: Annotated[str | None, typer.Argument(help="models, accelerators or nodes; absent lists all.")] = None,
-    name: Annotated[str | None, typer.Argument(help="Id of one entry, shown in full.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Id of one entry, shown with its sources.")] = None,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -31,34 +39,89 @@ def catalog_command(
     if kind is not None and kind not in KINDS:
         raise UnknownNameError("catalog", kind, KINDS)
     known = open_catalog(catalog)
-    ids = {
-        "models": list(known.model_ids()),
-        "accelerators": list(known.accelerator_ids()),
-        "nodes": list(known.node_ids()),
-    }
     if kind is not None and name is not None:
-        _show_entry(known, kind, name, as_json)
+        _show_entry(known, KINDS[kind], name, as_json)
         return 0
-    shown = {k: v for k, v in ids.items() if kind in (None, k)}
+    listed = {k: _LISTS[k](known) for k in KINDS if kind in (None, k)}
     if as_json:
-        print_json({**shown, "version": known.version})
+        print_json({**listed, "version": known.version})
         return 0
     out = console()
-    for title, names in shown.items():
-        out.print(table(f"{len(names)} {title}", ("id",), ((n,) for n in names)))
+    for k, entries in listed.items():
+        columns, words = _TITLES[k]
+        rows = ([_cell(v) for v in entry.values()] for entry in entries)
+        out.print(table(f"{len(entries)} {k}", columns, rows, text=words))
     out.print(f"catalogue {known.version}", style="dim")
     return 0
 
 
-def _show_entry(known: Catalog, kind: str, name: str, as_json: bool) -> None:
-    entry: Any = {"models": known.model, "accelerators": known.accelerator, "nodes": known.node}[kind](name)
-    data = entry.model_dump(mode="json", by_alias=True)
+def _show_entry(known: Catalog, kind: Kind, name: str, as_json: bool) -> None:
+    described = known.describe(kind, name)
     if as_json:
-        print_json(data)
+        print_json(described)
     else:
         from planner.scenario.safe_yaml import dump_yaml
 
-        print(dump_yaml(data), end="")
+        print(dump_yaml(described), end="")
+
+
+def _models(known: Catalog) -> list[dict[str, Any]]:
+    from planner.model.parameters import count
+
+    rows = []
+    for spec in map(known.model, known.model_ids()):
+        counted = count(spec)
+        rows.append(
+            {
+                "id": spec.id,
+                "attention": attention_text(spec),
+                "total_b": counted.total / 1e9,
+                "active_b": counted.active / 1e9,
+                "max_context_tokens": spec.max_context_tokens,
+            }
+        )
+    return rows
+
+
+def _accelerators(known: Catalog) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": a.id,
+            "name": a.name,
+            "generation": a.arch,
+            "memory_gb": a.memory.gb_sold,
+            "bandwidth_gb_s": a.memory.bandwidth_gb_s,
+            "bf16_tflops": a.tflops_dense.bf16,
+        }
+        for a in map(known.accelerator, known.accelerator_ids())
+    ]
+
+
+def _nodes(known: Catalog) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": n.id,
+            "accelerator": n.accelerator,
+            "gpus": n.gpus,
+            "scale_up_domain": n.scale_up.domain,
+            "scale_up_gb_s_per_gpu": n.scale_up.unidirectional_gb_s_per_gpu,
+            "nic_gbit_s": n.nics.gbit_s if n.nics is not None else None,
+        }
+        for n in map(known.node, known.node_ids())
+    ]
+
+
+_LISTS: dict[str, Callable[[Catalog], list[dict[str, Any]]]] = {
+    "models": _models,
+    "accelerators": _accelerators,
+    "nodes": _nodes,
+}
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, float):
+        return sig3(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def import_model_command(
@@ -68,26 +131,25 @@ def import_model_command(
 ) -> int:
     """Turn a Hugging Face config.json into a model specification, without network."""
     from planner.catalog import load_model
-    from planner.errors import InputError
     from planner.scenario.safe_yaml import dump_yaml
 
-    if not config.is_file():
+    if not config.is_file() or config.suffix not in (".json", ".yaml", ".yml"):
         raise InputError("CONFIG", str(config), "a config.json or model YAML that exists")
-    spec = load_model(str(config))
-    if out is not None:
-        write_text(out, dump_yaml(spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True)))
-        log(f"model specification written to {out}")
+    spec = load_model(config)
     facts = model_facts(spec)
+    if out is not None:
+        write_text(out, dump_yaml(spec.model_dump(mode="json", exclude_none=True)))
+        log(f"model specification written to {out}")
     if as_json:
         print_json(facts)
         return 0
     parameters = facts["parameters"]
     rows = [
-        ("parameters, total", sig3(parameters["total"] / 1e9) + " B"),
+        ("parameters, total", sig3(parameters["total"] / 1e9) + " B (all resident)"),
         ("parameters, active per token", sig3(parameters["active"] / 1e9) + " B"),
         ("layers", str(facts["layers"])),
-        ("attention", ", ".join(facts["attention"])),
-        ("feed-forward", ", ".join(facts["feed_forward"])),
+        ("attention", facts["attention"]),
+        ("feed-forward", facts["feed_forward"]),
         ("KV cache, bf16", f"{facts['kv_bytes_per_token_bf16']:,.0f} bytes per token"),
         ("precision", ", ".join(f"{k} {v}" for k, v in facts["precision"].items())),
         ("context", f"{facts['max_context_tokens']:,} tokens"),
@@ -105,6 +167,7 @@ def model_facts(spec: ModelSpec) -> dict[str, Any]:
     return {
         "id": spec.id,
         "name": spec.name,
+        "hf_id": spec.hf_id,
         "family": spec.family,
         "parameters": {
             "total": int(counted.total),
@@ -117,9 +180,27 @@ def model_facts(spec: ModelSpec) -> dict[str, Any]:
         "hidden_size": spec.hidden_size,
         "vocab_size": spec.vocab_size,
         "max_context_tokens": spec.max_context_tokens,
-        "attention": sorted({a.kind for a in spec.attentions.values()}),
-        "feed_forward": sorted({f.kind for f in spec.feed_forwards.values()}),
+        "attention": attention_text(spec),
+        "attentions": {k: a.model_dump(mode="json", exclude_none=True) for k, a in spec.attentions.items()},
+        "feed_forward": "+".join(sorted({f.kind for f in spec.feed_forwards.values()})),
+        "feed_forwards": {k: f.model_dump(mode="json", exclude_none=True) for k, f in spec.feed_forwards.items()},
         "kv_bytes_per_token_bf16": float(kv_bytes_per_token(spec, "bf16")),
         "precision": dict(spec.precision),
         "notes": list(spec.notes),
     }
+
+
+def attention_text(spec: ModelSpec) -> str:
+    """Kinds of attention in the layers joined by ``+``: mha, gqa, mqa, mla or linear, (local) and (sparse) told."""
+    used = {group.attention for group in spec.layers}
+    return "+".join(sorted({_attention_kind(a) for key, a in spec.attentions.items() if key in used}))
+
+
+def _attention_kind(attention: AttentionSpec) -> str:
+    if attention.kind == "gqa":
+        shared = {1: "mqa", attention.heads: "mha"}.get(attention.kv_heads, "gqa")
+        local = " (local)" if attention.window_tokens or attention.chunk_tokens else ""
+        return f"{shared}{local}"
+    if attention.kind == "mla":
+        return "mla (sparse)" if attention.indexer is not None else "mla"
+    return attention.kind

@@ -45,12 +45,13 @@ def estimate_command(
     from planner.catalog import catalog as open_catalog
     from planner.layout.layouts import Layouts
     from planner.scenario.load import check_names
-    from planner.search.planning import estimate
 
     question = read_question(scenario)
     known = open_catalog(catalog)
     check_names(question, known)
     layout = Layouts.of(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
+    from planner.search.planning import estimate
+
     answer = estimate(question, layout, node=node, concurrency=concurrency, catalog=known)
     if as_json:
         print_json(answer.model_dump(mode="json"))

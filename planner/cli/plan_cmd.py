@@ -27,11 +27,12 @@ def plan_command(
     from planner.catalog import catalog as open_catalog
     from planner.scenario.load import check_names
     from planner.search.headline import headline
-    from planner.search.planning import plan
 
     question = read_question(scenario)
     known = open_catalog(catalog)
     check_names(question, known)
+    from planner.search.planning import plan
+
     answer = plan(question, catalog=known)
     if out is not None:
         write_text(out, answer.to_yaml())
@@ -51,26 +52,34 @@ def plan_command(
     return 0
 
 
+def is_question(path: Path) -> bool:
+    """Whether ``path`` is a scenario or plan file, told by its ``schema`` key."""
+    return path.is_file() and _schema_of(path).startswith(("planner.scenario/", "planner.plan/"))
+
+
 def read_question(path: Path) -> Scenario:
     """The scenario in a scenario file or inside a plan file, told apart by their ``schema`` key."""
-    from planner.scenario.load import read_text, scenario_from_data
-    from planner.scenario.safe_yaml import MAX_PLAN_BYTES, MAX_SCENARIO_BYTES, load_yaml
+    from planner.scenario.load import load_scenario
 
-    text = read_text(path, MAX_PLAN_BYTES)
-    is_plan = any(line.startswith("schema: planner.plan/") for line in text.splitlines()[:50])
-    if is_plan:
-        return read_plan(path).scenario
-    data = load_yaml(text, path.name, MAX_SCENARIO_BYTES)
-    return scenario_from_data(data, path.resolve().parent, path.name)
+    return read_plan(path).scenario if _schema_of(path).startswith("planner.plan/") else load_scenario(path)
 
 
 def read_plan(path: Path) -> Plan:
     """The plan in a YAML file; a scenario in its place gets a sentence of its own."""
-    from planner.scenario.load import read_text
-    from planner.scenario.safe_yaml import MAX_PLAN_BYTES
     from planner.search.plan_schema import Plan
 
-    text = read_text(path, MAX_PLAN_BYTES)
-    if any(line.startswith("schema: planner.scenario/") for line in text.splitlines()[:50]):
+    if _schema_of(path).startswith("planner.scenario/"):
         raise InputError(path.name, "a scenario", "a plan file, as written by planner plan SCENARIO.yaml --out")
     return Plan.from_yaml(path)
+
+
+def _schema_of(path: Path) -> str:
+    """Value of the top-level ``schema`` key among the first lines of a file; empty where there is none."""
+    from planner.scenario.load import read_text
+    from planner.scenario.safe_yaml import MAX_PLAN_BYTES
+
+    for line in read_text(path, MAX_PLAN_BYTES).splitlines()[:200]:
+        key, _, value = line.partition(":")
+        if key.strip("\"'") == "schema":
+            return value.split("#")[0].strip().strip("\"'")
+    return ""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.catalog.validation import check_mapping, validate
-from planner.errors import InputError
+from planner.errors import InputError, UnknownNameError
 from planner.scenario import files
 from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Trace
@@ -14,8 +14,7 @@ from planner.scenario.safe_yaml import MAX_SCENARIO_BYTES, load_yaml
 from planner.scenario.schema import Scenario, Workload
 
 if TYPE_CHECKING:
-    from planner.catalog.catalog import Catalog
-    from planner.catalog.model_spec import ModelSpec
+    from planner.catalog import Catalog, ModelSpec
 
 _MODEL_FILES = (".yaml", ".yml", ".json")
 
@@ -57,7 +56,7 @@ def scenario_from_data(data: Any, folder: Path | None = None, where: str = "scen
         changes["workload"] = workload
     if scenario.model_spec is None and scenario.model.lower().endswith(_MODEL_FILES):
         changes["model_spec"] = _model_file(scenario.model, folder)
-    # check_formats(scenario)
+    check_formats(scenario)
     return scenario.model_copy(update=changes) if changes else scenario
 
 
@@ -86,20 +85,22 @@ def _model_file(name: str, folder: Path | None) -> ModelSpec:
 
 
 def check_formats(scenario: Scenario) -> None:
-    """Raises InputError for a precision class whose number format is not known."""
-    from planner.model.precision import resolve_format
+    """Raises InputError for a precision class whose number format is not known, or not for that class."""
+    from planner.model.precision import FORMATS, resolve_format, resolve_kv_format
 
     for tensor_class, name in scenario.precision.given().items():
+        field = f"precision.{tensor_class}"
         try:
-            resolve_format(name)
+            found = resolve_kv_format(name) if tensor_class == "kv" else resolve_format(name)
         except InputError as error:
-            raise InputError(f"precision.{tensor_class}", name, error.allowed) from None
+            raise InputError(field, name, error.allowed) from None
+        if tensor_class == "norm" and not FORMATS[found.name].is_high_precision:
+            raise InputError(field, name, "norms stay at 16 bits or more")
 
 
 def check_names(scenario: Scenario, catalog: Catalog) -> None:
     """Raises InputError for the first model, node or price id that the catalogue lacks, by dotted field."""
-    if scenario.model_spec is None:
-        _known("model", scenario.model, catalog.model_ids())
+    resolve_model(scenario, catalog)
     nodes = catalog.node_ids()
     hardware = scenario.hardware
     lists = {"hardware.candidates": hardware.candidates}
@@ -119,13 +120,16 @@ def check_names(scenario: Scenario, catalog: Catalog) -> None:
         _known(f"economics.usd_per_gpu_hour.{key}", key, priced)
 
 
-def _known(field: str, name: str, valid: Any) -> None:
-    from planner.errors import UnknownNameError
-
+def _known(field: str, name: str, valid: list[str]) -> None:
     if name not in set(valid):
         raise UnknownNameError(field, name, valid)
 
 
 def resolve_model(scenario: Scenario, catalog: Catalog) -> ModelSpec:
-    """The model's specification: the one written in the scenario, else the catalogue's."""
-    return scenario.model_spec if scenario.model_spec is not None else catalog.model(scenario.model)
+    """The model's specification: the one written in the scenario, else the catalogue's (by id or Hugging Face id).
+
+    Raises UnknownNameError naming the nearest ids.
+    """
+    from planner.catalog import load_model
+
+    return scenario.model_spec if scenario.model_spec is not None else load_model(scenario.model, catalog.user_dir)

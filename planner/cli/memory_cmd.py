@@ -1,0 +1,195 @@
+"""``planner memory``: the budget of the fullest rank, term by term, and what its KV cache holds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.options import (
+    EXIT_INFEASIBLE,
+    CatalogOption,
+    DpOption,
+    EpOption,
+    JsonOption,
+    MoeTpOption,
+    PpOption,
+    RedundantOption,
+    TpOption,
+)
+from planner.cli.output import console, log, print_json
+from planner.cli.plan_cmd import is_question, read_question
+from planner.errors import InputError
+from planner.search.headline import sig3
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.catalog import Catalog, ModelSpec
+    from planner.layout.layouts import Layouts
+    from planner.memory.budget import MemoryBudget
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What the options and, behind them, the scenario say."""
+
+    spec: ModelSpec
+    precision: dict[str, str]
+    accelerator: str
+    engine: str
+    version: str | None
+    options: dict[str, Any]
+
+
+def memory_command(
+    model: Annotated[str, typer.Argument(help="Model id, Hugging Face id, config.json, model YAML or scenario YAML.")],
+    accelerator: Annotated[str | None, typer.Option("--accelerator", help="Accelerator id.")] = None,
+    engine: Annotated[str | None, typer.Option("--engine", help="vllm, sglang or trtllm.")] = None,
+    engine_version: Annotated[str | None, typer.Option("--engine-version", help="Engine version.")] = None,
+    tp: TpOption = 1,
+    pp: PpOption = 1,
+    attention_dp: DpOption = 1,
+    moe_tp: MoeTpOption = None,
+    ep: EpOption = 1,
+    redundant_experts: RedundantOption = 0,
+    precision: Annotated[str | None, typer.Option("--precision", help="Format of all weights.")] = None,
+    kv: Annotated[str | None, typer.Option("--kv", help="Format of the KV cache.")] = None,
+    max_num_seqs: Annotated[int | None, typer.Option(min=1, help="Sequences per step and attention rank.")] = None,
+    max_num_batched_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens per step.")] = None,
+    gpu_memory_utilization: Annotated[float | None, typer.Option(help="The engine's memory share.")] = None,
+    tokens: Annotated[int, typer.Option(min=1, help="Length of a sequence to count how many fit.")] = 8192,
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Memory of the fullest rank of one worker, term by term, and how many sequences its KV cache holds."""
+    from planner.catalog import catalog as open_catalog
+    from planner.hardware.device import device
+    from planner.layout.layouts import Layouts
+    from planner.model.precision import PrecisionPlan
+    from planner.search.rank_memory import rank_memory
+
+    known = open_catalog(catalog)
+    given = _given(known, model, accelerator, engine, engine_version)
+    formats = given.precision | {k: v for k, v in (("default", precision), ("kv", kv)) if v is not None}
+    options = given.options | {
+        k: v
+        for k, v in (
+            ("max_num_seqs", max_num_seqs),
+            ("max_num_batched_tokens", max_num_batched_tokens),
+            ("gpu_memory_utilization", gpu_memory_utilization),
+        )
+        if v is not None
+    }
+    layout = Layouts.of(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
+    budget = rank_memory(
+        known,
+        given.spec,
+        PrecisionPlan.from_checkpoint(given.spec).with_overrides(formats),
+        layout,
+        device(known.accelerator(given.accelerator)),
+        given.engine,
+        engine_version=given.version,
+        needed_tokens=tokens,
+        **options,
+    )
+    document = memory_document(given, layout, budget, tokens)
+    if as_json:
+        print_json(document)
+    else:
+        _render(document)
+    if not document["fits"]:
+        log(f"planner: {_shortfall(document)}")
+        return EXIT_INFEASIBLE
+    return 0
+
+
+def _given(known: Catalog, model: str, accelerator: str | None, engine: str | None, version: str | None) -> _Given:
+    from planner.catalog import load_model
+    from planner.scenario.load import check_names, resolve_model
+
+    if not is_question(Path(model)):
+        if accelerator is None:
+            raise InputError(
+                "--accelerator", None, "an accelerator id is needed; planner catalog accelerators lists them"
+            )
+        spec = load_model(model, known.user_dir)
+        return _Given(spec, {}, accelerator, engine or "vllm", version, {})
+    question = read_question(Path(model))
+    check_names(question, known)
+    hardware = question.hardware
+    nodes = [*hardware.candidates, *(hardware.pools.decode if hardware.pools is not None else ())]
+    chosen = question.engine.options
+    options = {
+        "max_num_seqs": chosen.max_num_seqs,
+        "max_num_batched_tokens": chosen.max_num_batched_tokens,
+        "gpu_memory_utilization": chosen.gpu_memory_utilization,
+        "cuda_graphs": chosen.cuda_graphs,
+    }
+    same_engine = engine is None or engine == question.engine.name
+    return _Given(
+        resolve_model(question, known),
+        question.precision.given(),
+        accelerator or known.node(nodes[0].node).accelerator,
+        engine or question.engine.name,
+        version or (question.engine.version if same_engine else None),
+        {k: v for k, v in options.items() if v is not None and same_engine},
+    )
+
+
+def memory_document(given: _Given, layout: Layouts, budget: MemoryBudget, tokens: int) -> dict[str, Any]:
+    """What ``memory --json`` prints."""
+    replicas = int(layout.attention_dp[0])
+    per_rank = float(budget.sequences(tokens)[0])
+    return {
+        "model": given.spec.id,
+        "accelerator": given.accelerator,
+        "engine": given.engine,
+        "engine_version": given.version,
+        "layout": layout.row(0),
+        "gpus": int(layout.gpus[0]),
+        "memory_gib": budget.gib(0),
+        "tightest_stage": budget.stage_name(0),
+        "memory_share": float(budget.share[0]),
+        "kv_bytes_per_token": _finite(budget.kv_bytes_per_token[0]),
+        "kv_tokens": _finite(budget.kv_tokens[0]),
+        "sequence_tokens": tokens,
+        "max_concurrency": _finite(max(per_rank, 0.0) * replicas),
+        "fits": bool(budget.fits[0]),
+        "shortfall_gib": float(budget.shortfall[0] / GIB),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _shortfall(document: dict[str, Any]) -> str:
+    gib = document["memory_gib"]
+    return (
+        f"memory: {document['model']} needs {sig3(gib['total'])} GiB on the fullest rank of "
+        f"{document['accelerator']} and {sig3(gib['capacity'])} GiB are there; "
+        f"{sig3(document['shortfall_gib'])} GiB are missing, weights alone take {sig3(gib['weights'])} GiB"
+    )
+
+
+def _render(document: dict[str, Any]) -> None:
+    from planner.cli.render_plan import memory_table
+    from planner.search.plan_schema import Layout, MemoryGib
+
+    out = console()
+    layout = Layout(**document["layout"]).describe()
+    out.print(
+        f"{document['model']} as {layout} on {document['gpus']} × {document['accelerator']}, {document['engine']}"
+        f" {document['engine_version'] or '(newest known)'}: {'fits' if document['fits'] else 'does not fit'}",
+        style="bold",
+        markup=False,
+    )
+    out.print(memory_table("Memory of the fullest rank, GiB", MemoryGib(**document["memory_gib"])))
+    out.print(
+        f"KV cache: {sig3(document['kv_bytes_per_token'])} bytes per token and rank, "
+        f"{sig3(document['kv_tokens'])} tokens per attention rank; "
+        f"{sig3(document['max_concurrency'])} sequences of {document['sequence_tokens']:,} tokens in the worker."
+    )

@@ -1,0 +1,295 @@
+"""Functions for spreadsheet cells and notebooks: plain arguments in, plain numbers out, errors that say what is wrong.
+
+Every function names its unit. Models, nodes and accelerators are ids of the catalogue (``planner catalog``); a model may
+also be a path to a config.json. Layout arguments (``tp``, ``pp``, ``attention_dp``, ``ep``, ``moe_tp``) describe one
+worker as in the plan. All raise :class:`planner.InputError` for a bad argument, and :class:`planner.InfeasibleError`
+where nothing fits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import InfeasibleError, InputError
+from planner.units import GIB
+
+if TYPE_CHECKING:
+    from planner.catalog.model_spec import ModelSpec
+    from planner.layout.layouts import Layouts
+    from planner.model.precision import PrecisionPlan
+    from planner.search.plan_schema import Candidate
+
+__all__ = [
+    "kv_bytes_per_token",
+    "max_concurrency",
+    "min_gpus",
+    "tpot_ms",
+    "ttft_ms",
+    "usd_per_mtok",
+    "weights_gib",
+]
+
+
+def kv_bytes_per_token(model: str, kv: str = "bf16", tp: int = 1) -> float:
+    """KV cache of one token in bytes, over all layers, on one of ``tp`` ranks (``tp = 1``: the whole model's).
+
+    >>> kv_bytes_per_token("deepseek-v3")
+    70272.0
+    """
+    from planner.model.kv import kv_bytes_per_token as per_token
+
+    return float(per_token(_model(model), kv, _whole("tp", tp)))
+
+
+def weights_gib(
+    model: str,
+    precision: str | None = None,
+    tp: int = 1,
+    pp: int = 1,
+    attention_dp: int = 1,
+    ep: int = 1,
+    moe_tp: int | None = None,
+    engine: str = "vllm",
+) -> float:
+    """Weights of the fullest rank in GiB. ``precision`` None keeps the checkpoint's formats."""
+    from planner.memory.coefficients import engine_memory
+    from planner.memory.weights import stage_table
+
+    spec = _model(model)
+    layout = _layout(tp, pp, attention_dp, ep, moe_tp)
+    table = stage_table(spec, _precision(spec, precision), layout, engine_memory(engine))
+    return float(table.weights.max()) / GIB
+
+
+def max_concurrency(
+    model: str,
+    accelerator: str,
+    input_tokens: int,
+    output_tokens: int,
+    precision: str | None = None,
+    kv: str | None = None,
+    tp: int = 1,
+    pp: int = 1,
+    attention_dp: int = 1,
+    ep: int = 1,
+    moe_tp: int | None = None,
+    engine: str = "vllm",
+    engine_version: str | None = None,
+    gpu_memory_utilization: float | None = None,
+) -> int:
+    """Requests of ``input_tokens`` + ``output_tokens`` that one worker holds at once, each at its full length."""
+    from planner.catalog import catalog
+    from planner.hardware.device import device
+    from planner.search.rank_memory import rank_memory
+
+    spec = _model(model)
+    layout = _layout(tp, pp, attention_dp, ep, moe_tp)
+    tokens = _whole("input_tokens", input_tokens) + _whole("output_tokens", output_tokens)
+    budget = rank_memory(
+        catalog(),
+        spec,
+        _precision(spec, precision, kv),
+        layout,
+        device(catalog().accelerator(accelerator)),
+        engine,
+        engine_version=engine_version,
+        gpu_memory_utilization=gpu_memory_utilization,
+        needed_tokens=tokens,
+    )
+    if not budget.fits[0]:
+        gib = budget.gib(0)
+        raise InfeasibleError(
+            f"memory: {gib['total']:.1f} GiB needed on the fullest rank, {gib['capacity']:.1f} GiB there"
+            f" (weights {gib['weights']:.1f} GiB)"
+        )
+    return int(budget.sequences(tokens)[0]) * attention_dp
+
+
+def tpot_ms(
+    model: str,
+    node: str,
+    concurrency: float,
+    input_tokens: int,
+    output_tokens: int,
+    precision: str | None = None,
+    kv: str | None = None,
+    tp: int = 1,
+    pp: int = 1,
+    attention_dp: int = 1,
+    ep: int = 1,
+    moe_tp: int | None = None,
+    engine: str = "vllm",
+    prefix_hit_rate: float = 0.0,
+) -> float:
+    """Mean time per output token after the first in ms, with ``concurrency`` requests in flight in one worker."""
+    best = _loop(
+        _question(model, node, input_tokens, output_tokens, precision, kv, engine, prefix_hit_rate),
+        node,
+        concurrency,
+        _layout(tp, pp, attention_dp, ep, moe_tp),
+    )
+    return _number(best.tpot_ms.mean, "tpot_ms")
+
+
+def ttft_ms(
+    model: str,
+    node: str,
+    concurrency: float,
+    input_tokens: int,
+    output_tokens: int,
+    precision: str | None = None,
+    kv: str | None = None,
+    tp: int = 1,
+    pp: int = 1,
+    attention_dp: int = 1,
+    ep: int = 1,
+    moe_tp: int | None = None,
+    engine: str = "vllm",
+    prefix_hit_rate: float = 0.0,
+) -> float:
+    """Mean time to first token in ms, with ``concurrency`` requests in flight in one worker."""
+    best = _loop(
+        _question(model, node, input_tokens, output_tokens, precision, kv, engine, prefix_hit_rate),
+        node,
+        concurrency,
+        _layout(tp, pp, attention_dp, ep, moe_tp),
+    )
+    return _number(best.ttft_ms.mean, "ttft_ms")
+
+
+def min_gpus(
+    model: str,
+    node: str,
+    rate_rps: float,
+    input_tokens: int,
+    output_tokens: int,
+    ttft_limit_ms: float | None = None,
+    tpot_limit_ms: float | None = None,
+    precision: str | None = None,
+    kv: str | None = None,
+    engine: str = "vllm",
+    prefix_hit_rate: float = 0.0,
+    serving: str = "agg",
+) -> int:
+    """Fewest GPUs of ``node`` that serve ``rate_rps`` requests per second within the limits on the means."""
+    question = _question(model, node, input_tokens, output_tokens, precision, kv, engine, prefix_hit_rate)
+    question |= {"objective": "fewest_gpus", "search": {"serving": [serving]}}
+    question["slo"] = _slo(ttft_limit_ms, tpot_limit_ms)
+    question["workload"]["arrival"] = {"kind": "poisson", "rate_rps": rate_rps}
+    return _best(question).gpus
+
+
+def usd_per_mtok(
+    model: str,
+    node: str,
+    usd_per_gpu_hour: float,
+    rate_rps: float,
+    input_tokens: int,
+    output_tokens: int,
+    ttft_limit_ms: float | None = None,
+    tpot_limit_ms: float | None = None,
+    precision: str | None = None,
+    kv: str | None = None,
+    engine: str = "vllm",
+    prefix_hit_rate: float = 0.0,
+    serving: str = "agg",
+) -> float:
+    """Lowest cost in USD per million output tokens (all cost on output) at ``rate_rps`` within the mean limits."""
+    question = _question(model, node, input_tokens, output_tokens, precision, kv, engine, prefix_hit_rate)
+    question |= {"objective": "lowest_cost", "search": {"serving": [serving]}}
+    question["slo"] = _slo(ttft_limit_ms, tpot_limit_ms)
+    question["economics"] = {"usd_per_gpu_hour": {node: usd_per_gpu_hour}}
+    question["workload"]["arrival"] = {"kind": "poisson", "rate_rps": rate_rps}
+    return _number(_best(question).usd_per_mtok.output, "usd_per_mtok")
+
+
+def _model(model: str) -> ModelSpec:
+    from planner.catalog import load_model
+
+    return load_model(model)
+
+
+def _precision(spec: ModelSpec, default: str | None, kv: str | None = None) -> PrecisionPlan:
+    from planner.model.precision import PrecisionPlan
+
+    given = {"default": default, "kv": kv}
+    return PrecisionPlan.from_checkpoint(spec).with_overrides({k: v for k, v in given.items() if v is not None})
+
+
+def _layout(tp: int, pp: int, attention_dp: int, ep: int, moe_tp: int | None) -> Layouts:
+    from planner.layout.layouts import Layouts
+
+    named = {"tp": tp, "pp": pp, "attention_dp": attention_dp, "ep": ep}
+    whole = {name: _whole(name, value) for name, value in named.items()}
+    return Layouts.of(**whole, moe_tp=None if moe_tp is None else _whole("moe_tp", moe_tp))
+
+
+def _whole(name: str, value: Any) -> int:
+    """Spreadsheets hand over 8.0 for 8; anything else that is not a whole number of at least 1 is refused."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+        raise InputError(name, value, "a whole number of at least 1")
+    return int(value)
+
+
+def _question(
+    model: str,
+    node: str,
+    input_tokens: int,
+    output_tokens: int,
+    precision: str | None,
+    kv: str | None,
+    engine: str,
+    prefix_hit_rate: float,
+) -> dict[str, Any]:
+    given = {"default": precision, "kv": kv}
+    question: dict[str, Any] = {
+        "schema": "planner.scenario/1",
+        "name": "sheet",
+        "model": model,
+        "precision": {k: v for k, v in given.items() if v is not None},
+        "hardware": {"candidates": [{"node": node}]},
+        "engine": {"name": engine},
+        "workload": {
+            "input_tokens": {"kind": "fixed", "tokens": _whole("input_tokens", input_tokens)},
+            "output_tokens": {"kind": "fixed", "tokens": _whole("output_tokens", output_tokens)},
+            "prefix_hit_rate": prefix_hit_rate,
+        },
+        "slo": {},
+    }
+    if model.lower().endswith((".json", ".yaml", ".yml")):
+        question["model_spec"] = _model(model).model_dump(mode="json")
+    return question
+
+
+def _slo(ttft_limit_ms: float | None, tpot_limit_ms: float | None) -> dict[str, Any]:
+    limits = {"ttft_ms": ttft_limit_ms, "tpot_ms": tpot_limit_ms}
+    return {metric: {"mean": limit} for metric, limit in limits.items() if limit is not None}
+
+
+def _loop(question: dict[str, Any], node: str, concurrency: float, layout: Layouts) -> Candidate:
+    from planner.scenario.load import scenario_from_data
+    from planner.search.planning import estimate
+
+    in_flight = _whole("concurrency", concurrency)
+    question["workload"]["arrival"] = {"kind": "closed_loop", "concurrency": in_flight}
+    answer = estimate(scenario_from_data(question), layout, node=node, concurrency=in_flight)
+    if not answer.feasible:
+        raise InfeasibleError("; ".join(r.example for r in answer.rejected) or "the layout does not fit")
+    return answer.candidate
+
+
+def _best(question: dict[str, Any]) -> Candidate:
+    from planner.scenario.load import scenario_from_data
+    from planner.search.headline import headline
+    from planner.search.planning import plan
+
+    answer = plan(scenario_from_data(question))
+    if answer.best is None:
+        raise InfeasibleError(headline(answer))
+    return answer.best
+
+
+def _number(value: float | None, name: str) -> float:
+    if value is None:
+        raise InfeasibleError(f"{name} is not known for this deployment")
+    return float(value)

@@ -1,0 +1,202 @@
+"""Exit codes, one JSON document on standard output, sentences on standard error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import plan_data
+import pytest
+
+from planner.cli import run
+from planner.search.plan_schema import Plan
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+CHAT = str(EXAMPLES / "deepseek-r1-h200.yaml")
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Planning replaced by a hand-made answer: feasible except for the example that is not; records the questions."""
+    questions: list[Any] = []
+
+    def fake(scenario: Any, catalog: Any = None) -> Plan:
+        questions.append(scenario)
+        return plan_data.plan("405B" not in scenario.name, scenario=scenario)
+
+    module = types.ModuleType("planner.search.planning")
+    module.plan = fake  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "planner.search.planning", module)
+    return questions
+
+
+def test_plan_json_is_one_document(answered: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "plan.yaml"
+    assert run(["plan", CHAT, "--json", "--out", str(out), "--top", "1"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert [c["rank"] for c in document["candidates"]] == [1]
+    assert "plan.yaml" in printed.err
+    assert len(Plan.from_yaml(out).candidates) == 2
+
+
+def test_a_plan_file_is_planned_again(answered: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    assert run(["plan", CHAT, "--out", str(first)]) == 0
+    assert run(["plan", str(first), "--out", str(second)]) == 0
+    assert answered[0] == answered[1]
+    assert first.read_text() == second.read_text()
+
+
+def test_plan_for_people(answered: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", CHAT]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("2 × dgx-h200 · 16 GPUs")
+    for part in ("Candidates by lowest cost", "SLO", "A decode step", "Memory of the fullest rank", "Why others fail"):
+        assert part in text
+    assert "Extrapolated" in text
+    assert "Assumptions" in text
+    assert "1 on the frontier" in text
+
+
+def test_nothing_feasible_is_3(answered: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(EXAMPLES / "infeasible-405b-one-h100.yaml")
+    assert run(["plan", path, "--json"]) == 3
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["candidates"] == []
+    assert document["rejected"][0]["reason"] == "memory"
+    assert document["nearest_misses"]
+    assert "memory" in printed.err
+    assert run(["plan", path]) == 3
+    assert "Nearest misses" in capsys.readouterr().out
+
+
+BAD_USAGE = [
+    ["plan"],
+    ["plan", "none.yaml"],
+    ["plan", CHAT, "--tops", "3"],
+    ["plan", CHAT, "--top", "0"],
+    ["plan", CHAT, "--top", "many"],
+    ["plan", CHAT, "--catalog", "/nowhere"],
+    ["plan", str(EXAMPLES)],
+    ["paln", CHAT],
+    ["estimate", CHAT, "--tp", "0"],
+    ["estimate", CHAT, "--tp", "8", "--ep", "3"],
+    ["memory", "deepseek-v33", "--accelerator", "h200-sxm"],
+    ["memory", "deepseek-v3", "--accelerator", "h200"],
+    ["memory", "deepseek-v3"],
+    ["catalog", "gpus"],
+    ["catalog", "nodes", "dgx-h101"],
+    ["import-model", "none.json"],
+    ["import-model", CHAT],
+    ["schema", "scenarios"],
+    ["compare", CHAT],
+    ["compare", CHAT, CHAT],
+    ["calibrate"],
+    ["calibrate", "ops", "/nowhere"],
+    ["validate", "none.csv"],
+    ["validate", CHAT],
+]
+
+
+@pytest.mark.parametrize("args", BAD_USAGE, ids=[" ".join(a).replace(str(EXAMPLES), "examples") for a in BAD_USAGE])
+@pytest.mark.parametrize("as_json", [False, True], ids=["", "json"])
+def test_bad_usage_is_2_and_one_sentence(args: list[str], as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*args, *(["--json"] if as_json else [])]) == 2
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.err
+    if args == ["calibrate"] and not as_json:
+        return  # no command: the help is the answer
+    assert printed.err.startswith("planner: ")
+    assert printed.err.count("\n") == 1
+    if as_json:
+        assert json.loads(printed.out)["error"]["message"] in printed.err
+    else:
+        assert printed.out == ""
+
+
+def test_a_bad_scenario_leaves_no_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path(CHAT).read_text()
+    out = tmp_path / "plan.yaml"
+    for old, new, field in (
+        ("model: deepseek-r1", "model: deepseek-r9", "model"),
+        ("node: dgx-h200,", "node: dgx-h201,", "hardware.candidates.0.node"),
+        ("max_nodes: 1", "max_nodes: 1, gpus: 9", "hardware.candidates.0.gpus"),
+        ("dgx-h200: 3.5", "dgx-h20: 3.5", "economics.usd_per_gpu_hour.dgx-h20"),
+        ("p95: 2000", "p96: 2000", "slo.ttft_ms.p96"),
+        ("name: sglang", "name: tgi", "engine.name"),
+    ):
+        assert old in text
+        path = tmp_path / "scenario.yaml"
+        path.write_text(text.replace(old, new, 1))
+        assert run(["plan", str(path), "--out", str(out)]) == 2
+        assert f"{field}: got" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_schema_is_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    for what in ("scenario", "plan", "model"):
+        assert run(["schema", what]) == 0
+        schema = json.loads(capsys.readouterr().out)
+        assert schema["type"] == "object"
+        assert schema["additionalProperties"] is False
+
+
+def test_examples_satisfy_the_printed_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    from planner.scenario.load import load_scenario
+
+    assert run(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        jsonschema.validate(load_scenario(path).to_dict(), schema)
+
+
+def test_catalog_lists_and_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["catalog", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert set(listed) == {"models", "accelerators", "nodes", "version"}
+    assert "dgx-h200" in {n["id"] for n in listed["nodes"]}
+    assert run(["catalog", "nodes"]) == 0
+    assert "dgx-h200" in capsys.readouterr().out
+    assert run(["catalog", "models", "deepseek-v3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "deepseek-v3"
+
+
+def test_module_entry_point(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "planner", "plan", "none.yaml", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=EXAMPLES.parent,
+    )
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["kind"] == "input"
+
+
+def test_import_is_fast_and_light() -> None:
+    code = (
+        "import time; t = time.perf_counter(); import planner; s = time.perf_counter() - t; import sys;"
+        "heavy = ('pandas', 'scipy', 'plotly', 'streamlit', 'pydantic', 'numpy');"
+        "print(s, [m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=EXAMPLES.parent)
+    seconds, loaded = done.stdout.strip().split(" ", 1)
+    assert float(seconds) < 0.3
+    assert loaded == "[]"
+
+
+def test_names_are_exported() -> None:
+    import planner
+
+    for name in ("Scenario", "Plan", "load_scenario", "catalog", "sheet", "InputError"):
+        assert getattr(planner, name) is not None
+        assert name in dir(planner)
+    with pytest.raises(AttributeError):
+        _ = planner.no_such_name
