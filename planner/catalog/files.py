@@ -26,9 +26,7 @@ class _Loader(_Base):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(
-                    None, None, "a key must be plain text", key_node.start_mark
-                )
+                raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} twice", key_node.start_mark)
             seen.add(key)

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from planner.catalog.model_spec import Strict
 
 Status = Literal["datasheet", "measured", "derived", "assumed"]
-"""datasheet: the vendor's figure, read there or in a table that quotes it; measured: on real hardware; derived: computed
+"""datasheet: the vendor's figure, read there or in a table that quotes it; measured: on real hardware; derived: made
 from other figures as the source says; assumed: taken over from a like part or from another model of the hardware."""
 
 

@@ -112,9 +112,7 @@ def _assemble(
 ) -> ModelSpec:
     groups, pattern = draft.groups()
     used_attentions = {group.attention for group in groups} | ({draft.mtp.attention} if draft.mtp else set())
-    used_forwards = {group.feed_forward for group in groups} | (
-        {draft.mtp.feed_forward} if draft.mtp else set()
-    )
+    used_forwards = {group.feed_forward for group in groups} | ({draft.mtp.feed_forward} if draft.mtp else set())
     data = {
         "id": id or _slug(name or family),
         "name": (name or id or family).rsplit("/", 1)[-1],
@@ -138,9 +136,7 @@ def _assemble(
     return validate(ModelSpec, data, "config.json")
 
 
-def _quantization(
-    config: Mapping[str, Any], text: Mapping[str, Any], reader: ConfigReader
-) -> Mapping[str, Any] | None:
+def _quantization(config: Mapping[str, Any], text: Mapping[str, Any], reader: ConfigReader) -> Mapping[str, Any] | None:
     reader.understood("quantization_config")
     found = text.get("quantization_config") or config.get("quantization_config")
     if found is not None and not isinstance(found, dict):
@@ -159,15 +155,9 @@ def _tied(config: Mapping[str, Any], reader: ConfigReader) -> bool:
 
 def _vision(wrapper: str, config: Mapping[str, Any], draft: Draft, given: dict[str, Any]) -> Vision | None:
     top = ConfigReader(config, {})
-    top.understood(
-        "text_config", "vision_config", "model_type", "torch_dtype", "dtype", "quantization_config"
-    )
-    top.understood(
-        "tie_word_embeddings", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"
-    )
-    top.understood(
-        "num_attention_heads", "num_key_value_heads"
-    )  # repeated from text_config by some exporters
+    top.understood("text_config", "vision_config", "model_type", "torch_dtype", "dtype", "quantization_config")
+    top.understood("tie_word_embeddings", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
+    top.understood("num_attention_heads", "num_key_value_heads")  # repeated from text_config by some exporters
     vision_config = config.get("vision_config")
     vision = None
     if vision_config:

@@ -208,9 +208,7 @@ class ModelSpec(Strict):
             if attention not in self.attentions:
                 raise ValueError(f"{where}.attention {attention!r} is none of {', '.join(self.attentions)}")
             if feed_forward not in self.feed_forwards:
-                raise ValueError(
-                    f"{where}.feed_forward {feed_forward!r} is none of {', '.join(self.feed_forwards)}"
-                )
+                raise ValueError(f"{where}.feed_forward {feed_forward!r} is none of {', '.join(self.feed_forwards)}")
         if any(index >= len(self.layers) for index in self.layer_pattern):
             raise ValueError(f"layer_pattern names a group beyond the {len(self.layers)} in layers")
         counts = tuple(self.layer_order.count(i) for i in range(len(self.layers)))

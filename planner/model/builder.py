@@ -76,9 +76,7 @@ def _ends(spec: ModelSpec) -> Iterator[Tensor]:
     vocab, hidden = spec.vocab_size, spec.hidden_size
     if spec.tie_word_embeddings:
         # One tensor, read as a table and multiplied as the head: it is active like a head.
-        yield _tensor(
-            "embed_tokens", "embedding", vocab, hidden, shard="vocab", granularity=vocab, gemm="head"
-        )
+        yield _tensor("embed_tokens", "embedding", vocab, hidden, shard="vocab", granularity=vocab, gemm="head")
     else:
         table = {"shard": "vocab", "granularity": vocab}
         yield _tensor("embed_tokens", "embedding", vocab, hidden, active_copies=0.0, **table)
@@ -176,9 +174,7 @@ def _linear(a: LinearAttention, hidden: int) -> Iterator[Tensor]:
     yield _tensor("in_proj_qk", "attention", 2 * key, hidden, gemm="linear_in", **by_head)
     yield _tensor("in_proj_vz", "attention", 2 * value, hidden, gemm="linear_in", **by_value_head)
     yield _tensor("in_proj_ba", "attention", 2 * a.value_heads, hidden, gemm="linear_ba", **by_value_head)
-    yield _tensor(
-        "out_proj", "attention", hidden, value, gemm="linear_out", shard="row", granularity=a.value_heads
-    )
+    yield _tensor("out_proj", "attention", hidden, value, gemm="linear_out", shard="row", granularity=a.value_heads)
     yield _vector("conv1d", (2 * key + value) * a.conv_kernel, **by_head)
     yield _vector("a_log_dt_bias", 2 * a.value_heads, **by_value_head)
     yield _vector("linear_norm", a.value_head_dim)
@@ -221,9 +217,7 @@ def _moe(f: MoeFeedForward, hidden: int) -> Iterator[Tensor]:
     if shared:
         by_width = {"shard": "column", "granularity": shared}
         for name in ("gate_proj", "up_proj"):
-            yield _tensor(
-                f"shared_{name}", "shared_experts", shared, hidden, gemm="shared_gate_up", **by_width
-            )
+            yield _tensor(f"shared_{name}", "shared_experts", shared, hidden, gemm="shared_gate_up", **by_width)
         yield _tensor(
             "shared_down_proj",
             "shared_experts",

@@ -21,9 +21,7 @@ def llama(reader: ConfigReader) -> Draft:
     draft = start(reader)
     bias = reader.flag("attention_bias")
     draft.attentions["full"] = gqa(reader, qkv_bias=bias, o_bias=bias)
-    feed_forward = DenseFeedForward(
-        intermediate_size=reader.integer("intermediate_size"), bias=reader.flag("mlp_bias")
-    )
+    feed_forward = DenseFeedForward(intermediate_size=reader.integer("intermediate_size"), bias=reader.flag("mlp_bias"))
     return _finish(draft, ["full"] * depth(reader), feed_forward)
 
 
@@ -110,9 +108,7 @@ def gemma2(reader: ConfigReader) -> Draft:
     """Gemma 2: every even layer (from 0) windowed, four norms a layer."""
     draft = start(reader)
     types = layer_types(reader, ("full_attention", "sliding_attention"))
-    windowed = (
-        [t == "sliding_attention" for t in types] if types else [i % 2 == 0 for i in range(depth(reader))]
-    )
+    windowed = [t == "sliding_attention" for t in types] if types else [i % 2 == 0 for i in range(depth(reader))]
     return _gemma(reader, draft, windowed, qk_norm="none")
 
 

@@ -20,9 +20,7 @@ def qwen3_next(reader: ConfigReader) -> Draft:
     draft.layers = list(zip(keys, feed_forwards, strict=True))
     draft.mtp = Mtp(blocks=1, attention="full", feed_forward="moe")
     draft.names = ModuleNames(shared="shared_expert")
-    draft.notes.append(
-        "One MTP block is counted: the published checkpoints store it though the config is silent."
-    )
+    draft.notes.append("One MTP block is counted: the published checkpoints store it though the config is silent.")
     return draft
 
 
@@ -65,9 +63,7 @@ def _attentions(reader: ConfigReader, draft: Draft, *, output_gate: bool) -> lis
         types = ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(count)]
     state = reader.text("mamba_ssm_dtype")
     if state not in _STATE_FORMATS:
-        raise UnsupportedArchitectureError(
-            [reader.key("mamba_ssm_dtype")], f"state format {state!r} is not understood"
-        )
+        raise UnsupportedArchitectureError([reader.key("mamba_ssm_dtype")], f"state format {state!r} is not understood")
     draft.attentions["linear"] = LinearAttention.model_validate(
         {
             "key_heads": reader.integer("linear_num_key_heads"),
@@ -78,7 +74,5 @@ def _attentions(reader: ConfigReader, draft: Draft, *, output_gate: bool) -> lis
             "state_format": _STATE_FORMATS[state],
         }
     )
-    draft.attentions["full"] = gqa(
-        reader, qkv_bias=bias, o_bias=bias, qk_norm="per_head", output_gate=output_gate
-    )
+    draft.attentions["full"] = gqa(reader, qkv_bias=bias, o_bias=bias, qk_norm="per_head", output_gate=output_gate)
     return ["linear" if t == "linear_attention" else "full" for t in types]

@@ -53,9 +53,7 @@ def add_qwen_feed_forwards(reader: ConfigReader, draft: Draft, moe: MoeFeedForwa
     draft.feed_forwards["moe"] = moe
     if not all(sparse):
         if width is None:
-            raise UnsupportedArchitectureError(
-                [reader.key("intermediate_size")], "needed by the dense layers"
-            )
+            raise UnsupportedArchitectureError([reader.key("intermediate_size")], "needed by the dense layers")
         draft.feed_forwards["dense"] = DenseFeedForward(intermediate_size=width)
     return ["moe" if s else "dense" for s in sparse]
 
@@ -110,9 +108,7 @@ def llama4(reader: ConfigReader) -> Draft:
     dense_width = reader.integer("intermediate_size_mlp")
     if len(moe_layers) < count:
         draft.feed_forwards["dense"] = DenseFeedForward(intermediate_size=dense_width)
-    draft.layers = [
-        ("chunk" if local[i] else "full", "moe" if i in moe_layers else "dense") for i in range(count)
-    ]
+    draft.layers = [("chunk" if local[i] else "full", "moe" if i in moe_layers else "dense") for i in range(count)]
     draft.names = ModuleNames(
         mlp="feed_forward",
         moe="feed_forward",
@@ -163,9 +159,7 @@ def minimax_m2(reader: ConfigReader) -> Draft:
     count = depth(reader)
     kinds = reader.items("attn_type_list")
     if any(kind != 1 for kind in kinds):
-        raise UnsupportedArchitectureError(
-            [reader.key("attn_type_list")], "only 1 (softmax attention) is understood"
-        )
+        raise UnsupportedArchitectureError([reader.key("attn_type_list")], "only 1 (softmax attention) is understood")
     reader.require("qk_norm_type", ["per_layer"], "known: per_layer")
     norm = "full" if reader.flag("use_qk_norm", default=True) else "none"
     draft.attentions["full"] = gqa(reader, qk_norm=norm)
@@ -215,7 +209,5 @@ def glm4_moe(reader: ConfigReader) -> Draft:
     blocks = reader.optional_integer("num_nextn_predict_layers") or 0
     if blocks:
         draft.mtp = Mtp(blocks=blocks, attention="full", feed_forward="moe")
-        draft.notes.append(
-            "Whether the MTP block repeats embedding and head in the checkpoint is not in the config."
-        )
+        draft.notes.append("Whether the MTP block repeats embedding and head in the checkpoint is not in the config.")
     return draft

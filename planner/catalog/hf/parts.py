@@ -78,9 +78,7 @@ def layer_types(reader: ConfigReader, allowed: tuple[str, ...]) -> list[str] | N
     return types
 
 
-def add_windowed(
-    draft: Draft, attention: GqaAttention, windowed: list[bool], window: int | None
-) -> list[str]:
+def add_windowed(draft: Draft, attention: GqaAttention, windowed: list[bool], window: int | None) -> list[str]:
     """Registers the full and the windowed variant; returns the attention key of each layer.
 
     A window that covers the whole context is full attention.
@@ -106,7 +104,5 @@ def qwen_windows(reader: ConfigReader) -> tuple[list[bool], int | None]:
     if types is not None:
         return [t == "sliding_attention" for t in types], window
     if first is None:
-        raise UnsupportedArchitectureError(
-            [reader.key("max_window_layers")], "needed where use_sliding_window is true"
-        )
+        raise UnsupportedArchitectureError([reader.key("max_window_layers")], "needed where use_sliding_window is true")
     return [i >= first for i in range(count)], window

@@ -86,9 +86,7 @@ def _scheme(q: Mapping[str, Any]) -> Scheme:
     handlers: dict[str, Callable[[Mapping[str, Any]], Scheme]] = {
         "fp8": _fp8,
         "fbgemm_fp8": lambda c: Scheme("fp8_channel", _listed(c.get("modules_to_not_convert"))),
-        "mxfp4": lambda c: Scheme(
-            "mxfp4", _listed(c.get("modules_to_not_convert")), only=("routed_experts",)
-        ),
+        "mxfp4": lambda c: Scheme("mxfp4", _listed(c.get("modules_to_not_convert")), only=("routed_experts",)),
         "gptq": _integer_only,
         "awq": _integer_only,
         "compressed-tensors": _compressed_tensors,
@@ -121,16 +119,12 @@ def _integer_only(q: Mapping[str, Any]) -> Scheme:
     bits, group = q.get("bits", q.get("w_bit")), q.get("group_size", q.get("q_group_size"))
     if q.get("lm_head") or q.get("dynamic"):
         raise _refuse([k for k in ("lm_head", "dynamic") if q.get(k)], "a rule by module is not understood")
-    return Scheme(
-        _integer_group(bits, group, ["bits", "group_size"]), _listed(q.get("modules_to_not_convert"))
-    )
+    return Scheme(_integer_group(bits, group, ["bits", "group_size"]), _listed(q.get("modules_to_not_convert")))
 
 
 def _integer_group(bits: object, group: object, keys: list[str]) -> str:
     if bits != 4 or group not in (32, 64, 128):
-        raise _refuse(
-            keys, f"{bits} bits in groups of {group} is not understood; known: 4 bits, groups of 32, 64, 128"
-        )
+        raise _refuse(keys, f"{bits} bits in groups of {group} is not understood; known: 4 bits, groups of 32, 64, 128")
     return f"int4_g{group}"
 
 
@@ -219,9 +213,7 @@ def _modules(draft: Draft) -> dict[str, dict[str, int]]:
         attention, feed_forward = draft.attentions[attention_key], draft.feed_forwards[feed_forward_key]
         if isinstance(attention, LinearAttention):
             sizes = _linear_sizes(attention, names.linear)
-            found["attention"] |= {
-                f"{base}.linear_attn.{n}": w for n, w in zip(names.linear, sizes, strict=True)
-            }
+            found["attention"] |= {f"{base}.linear_attn.{n}": w for n, w in zip(names.linear, sizes, strict=True)}
         elif isinstance(attention, GqaAttention):
             found["attention"] |= _gqa_modules(attention, f"{base}.{names.attention}", names)
         else:
@@ -239,7 +231,7 @@ def _modules(draft: Draft) -> dict[str, dict[str, int]]:
 
 
 def _gqa_modules(attention: GqaAttention, base: str, names: ModuleNames) -> dict[str, int]:
-    rows = {n: attention.kv_heads for n in names.qkv} | {
+    rows = dict.fromkeys(names.qkv, attention.kv_heads) | {
         names.qkv[0]: attention.heads,
         names.out: attention.heads,
     }

@@ -69,9 +69,7 @@ def _llama4(vision: ConfigReader, top: ConfigReader, hidden: int) -> int:
     layers = vision.integer("num_hidden_layers") * _encoder_layer(width, inner)
     adapter_in, adapter_out = vision.integer("projector_input_dim"), vision.integer("projector_output_dim")
     adapter = inner * adapter_in + adapter_in * adapter_out
-    return (
-        embedding + layers + 2 * _layer_norm(width) + adapter + vision.integer("vision_output_dim") * hidden
-    )
+    return embedding + layers + 2 * _layer_norm(width) + adapter + vision.integer("vision_output_dim") * hidden
 
 
 def _mistral3(vision: ConfigReader, top: ConfigReader, hidden: int) -> int:
@@ -83,9 +81,7 @@ def _mistral3(vision: ConfigReader, top: ConfigReader, hidden: int) -> int:
     top.understood("vision_feature_layer")
     layer = 4 * width * width + 3 * width * inner + 2 * width
     tower = patch * patch * _CHANNELS * width + width + vision.integer("num_hidden_layers") * layer
-    projector = (
-        width + merge * merge * width * width + _linear(width, hidden, bias) + _linear(hidden, hidden, bias)
-    )
+    projector = width + merge * merge * width * width + _linear(width, hidden, bias) + _linear(hidden, hidden, bias)
     return tower + projector
 
 
@@ -97,20 +93,11 @@ def _qwen3_5(vision: ConfigReader, top: ConfigReader, hidden: int) -> int:
         )
     vision.understood("num_heads", "model_type")
     width, inner = vision.integer("hidden_size"), vision.integer("intermediate_size")
-    patch = (
-        vision.integer("patch_size") ** 2
-        * vision.integer("temporal_patch_size")
-        * vision.integer("in_channels")
-    )
+    patch = vision.integer("patch_size") ** 2 * vision.integer("temporal_patch_size") * vision.integer("in_channels")
     merged = width * vision.integer("spatial_merge_size") ** 2
     tower = _linear(patch, width) + vision.integer("num_position_embeddings") * width
     tower += vision.integer("depth") * _encoder_layer(width, inner)
-    return (
-        tower
-        + _layer_norm(width)
-        + _linear(merged, merged)
-        + _linear(merged, vision.integer("out_hidden_size"))
-    )
+    return tower + _layer_norm(width) + _linear(merged, merged) + _linear(merged, vision.integer("out_hidden_size"))
 
 
 def _kimi_vl(vision: ConfigReader, top: ConfigReader, hidden: int) -> int:
