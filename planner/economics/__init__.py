@@ -1,1 +1,1 @@
-"""economics"""
+"""Economics: price of a GPU-hour, cost per token, power and energy."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal
 
+from planner.catalog import Catalog, catalog
 from planner.catalog.model_spec import Strict
 from planner.catalog.validation import validate
-from planner.errors import UnknownNameError
-from planner.layout.data_files import data_file, data_names, read_data
-
-FOLDER = "hardware_db/engines/layout"
+from planner.errors import InputError
 
 
 class Split(Strict):
@@ -62,16 +59,19 @@ class EngineLayoutRules(Strict):
     aligned_shards: Alignment
 
 
-def engine_rules(engine: str | EngineLayoutRules) -> EngineLayoutRules:
-    """The layout rules of an engine by name; rules given pass through. Raises UnknownNameError."""
+def engine_rules(engine: str | EngineLayoutRules, known: Catalog | None = None) -> EngineLayoutRules:
+    """The layout rules of an engine by name, from ``known`` or the default catalogue; rules given pass through.
+
+    Raises UnknownNameError for an engine that the catalogue does not have, InputError for one without layout rules.
+    """
     if isinstance(engine, EngineLayoutRules):
         return engine
-    path = data_file(f"{FOLDER}/{engine}.yaml")
-    if path is None:
-        raise UnknownNameError("engine.name", engine, data_names(FOLDER))
-    return _load(path)
+    return _load(known or catalog(), engine)
 
 
-@lru_cache(maxsize=32)
-def _load(path: Path) -> EngineLayoutRules:
-    return validate(EngineLayoutRules, read_data(path), path.name)
+@lru_cache(maxsize=64)
+def _load(known: Catalog, name: str) -> EngineLayoutRules:
+    parts = known.engine(name)
+    if "layout" not in parts:
+        raise InputError("engine.name", name, "an engine with layout rules (engines/layout/)")
+    return validate(EngineLayoutRules, parts["layout"], f"layout/{name}.yaml")

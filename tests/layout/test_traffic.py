@@ -141,10 +141,7 @@ def test_step_traffic_of_wide_ep() -> None:
 def test_step_traffic_scales_with_tokens() -> None:
     layouts, _ = enumerate_layouts(DEEPSEEK_V3, H800, 64, "sglang")
     for dispatch in ("gather", "direct", "relay"):
-        one, two = (
-            step_traffic(DEEPSEEK_V3, layouts, H800, n, dispatch=dispatch, **WIRE)  
-            for n in (16, 32)
-        )
+        one, two = (step_traffic(DEEPSEEK_V3, layouts, H800, n, dispatch=dispatch, **WIRE) for n in (16, 32))
         for kind in one:
             assert np.allclose(two[kind].total, 2 * one[kind].total)
             assert (one[kind].scale_up >= 0).all()
