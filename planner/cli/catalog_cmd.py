@@ -75,7 +75,7 @@ def _models(known: Catalog) -> list[dict[str, Any]]:
             {
                 "id": spec.id,
                 "attention": attention_text(spec),
-                "total_b": counted.total / 1e9,
+                "total_b": counted.main / 1e9,
                 "active_b": counted.active / 1e9,
                 "max_context_tokens": spec.max_context_tokens,
             }
@@ -159,7 +159,11 @@ def import_model_command(
 
 
 def model_facts(spec: ModelSpec) -> dict[str, Any]:
-    """What ``import-model --json`` prints: counts, attention and feed-forward kinds, KV bytes, precision."""
+    """What ``import-model --json`` prints: counts, attention and feed-forward kinds, KV bytes, precision.
+
+    ``total`` is embedding, decoder layers and head, all experts included (what model cards say and what an engine
+    loads); MTP blocks and a vision tower are told apart; ``checkpoint`` also counts what MTP blocks store twice.
+    """
     from planner.model.kv import kv_bytes_per_token
     from planner.model.parameters import count
 
@@ -170,11 +174,13 @@ def model_facts(spec: ModelSpec) -> dict[str, Any]:
         "hf_id": spec.hf_id,
         "family": spec.family,
         "parameters": {
-            "total": int(counted.total),
+            "total": int(counted.main),
             "active": int(counted.active),
-            "main": int(counted.main),
+            "active_without_embedding": int(counted.active_without_embedding),
             "mtp": int(counted.mtp),
             "vision": int(counted.vision),
+            "with_mtp_and_vision": int(counted.total),
+            "checkpoint": int(counted.with_duplicates),
         },
         "layers": sum(group.count for group in spec.layers),
         "hidden_size": spec.hidden_size,

@@ -189,7 +189,7 @@ def _render(document: dict[str, Any]) -> None:
     )
     out.print(memory_table("Memory of the fullest rank, GiB", MemoryGib(**document["memory_gib"])))
     out.print(
-        f"KV cache: {sig3(document['kv_bytes_per_token'])} bytes per token and rank, "
+        f"KV cache: {document['kv_bytes_per_token'] or 0:,.0f} bytes per token and rank, "
         f"{sig3(document['kv_tokens'])} tokens per attention rank; "
         f"{sig3(document['max_concurrency'])} sequences of {document['sequence_tokens']:,} tokens in the worker."
     )

@@ -82,9 +82,7 @@ def lengths(path: Path, column: str, field: str) -> NDArray[np.int64]:
     for row, value in enumerate(read_column(path, column, field), start=1):
         number = _number(value)
         if number is None or number != int(number) or not 1 <= number <= 1e8:
-            raise InputError(
-                f"{field}.column", f"{column} = {value} in row {row}", "whole numbers of tokens from 1"
-            )
+            raise InputError(f"{field}.column", f"{column} = {value} in row {row}", "whole numbers of tokens from 1")
         out.append(int(number))
     return np.asarray(out, dtype=np.int64)
 

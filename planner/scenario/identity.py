@@ -4,11 +4,16 @@ tuples.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from planner.scenario.base import Schema
+
+if TYPE_CHECKING:
+    from planner.catalog import ModelSpec
+    from planner.scenario.schema import Sampling, Scenario
 
 
 class Identity(Schema):
@@ -40,3 +45,33 @@ def identity_difference(a: Identity, b: Identity) -> dict[str, tuple[Any, Any]]:
     left, right = a.flat(), b.flat()
     keys = [*left, *(k for k in right if k not in left)]
     return {k: (left.get(k), right.get(k)) for k in keys if left.get(k) != right.get(k)}
+
+
+def identity_of(
+    scenario: Scenario,
+    spec: ModelSpec,
+    precision: Mapping[str, str],
+    gpu: str | None = None,
+    topology: str | None = None,
+) -> Identity:
+    """The tuple of a scenario's results: what it names itself, the model's own values for what it leaves out."""
+    engine, workload = scenario.engine, scenario.workload
+    checkpoint = spec.hf_id or spec.id
+    return Identity(
+        checkpoint=checkpoint,
+        tokenizer=workload.tokenizer or checkpoint,
+        precision=dict(precision),
+        max_context=engine.options.max_model_len or spec.max_context_tokens,
+        max_new_tokens=workload.max_new_tokens,
+        sampling=sampling_text(workload.sampling),
+        engine=engine.name,
+        engine_version=engine.version,
+        gpu=gpu,
+        topology=topology,
+    )
+
+
+def sampling_text(sampling: Sampling) -> str:
+    """``temperature 1, top_p 0.95, ignore_eos``."""
+    text = f"temperature {sampling.temperature:g}, top_p {sampling.top_p:g}"
+    return f"{text}, ignore_eos" if sampling.ignore_eos else text

@@ -154,12 +154,8 @@ class EmpiricalLength(Schema):
     """
 
     kind: Literal["empirical"] = Field(description="Measured lengths, from a histogram or a file.")
-    file: Name | None = Field(
-        None, description="CSV or JSONL file of lengths, relative to the scenario's folder."
-    )
-    column: Name | None = Field(
-        None, description="Column (CSV) or key (JSONL) that holds the length in tokens."
-    )
+    file: Name | None = Field(None, description="CSV or JSONL file of lengths, relative to the scenario's folder.")
+    column: Name | None = Field(None, description="Column (CSV) or key (JSONL) that holds the length in tokens.")
     values_tokens: tuple[Tokens, ...] | None = Field(
         None, strict=False, max_length=1_000_000, description="Lengths in tokens, ascending and distinct."
     )
@@ -222,9 +218,7 @@ class EmpiricalLength(Schema):
         return rng.choice(values.astype(np.int64), size=n, p=w)
 
 
-Length = Annotated[
-    FixedLength | UniformLength | LognormalLength | EmpiricalLength, Field(discriminator="kind")
-]
+Length = Annotated[FixedLength | UniformLength | LognormalLength | EmpiricalLength, Field(discriminator="kind")]
 
 
 def histogram(lengths: ArrayLike) -> dict[str, Any]:

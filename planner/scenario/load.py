@@ -67,9 +67,7 @@ def _with_files(workload: Workload, folder: Path | None) -> Workload:
         if isinstance(length, EmpiricalLength) and length.values_tokens is None:
             field = f"workload.{name}"
             path = files.inside(folder, str(length.file), f"{field}.file")
-            changes[name] = length.model_copy(
-                update=histogram(files.lengths(path, str(length.column), field))
-            )
+            changes[name] = length.model_copy(update=histogram(files.lengths(path, str(length.column), field)))
     arrival = workload.arrival
     if isinstance(arrival, Trace) and arrival.rate_rps is None:
         path = files.inside(folder, arrival.file, "workload.arrival.file")
@@ -112,9 +110,7 @@ def check_names(scenario: Scenario, catalog: Catalog) -> None:
             _known(f"{where}.{i}.node", choice.node, nodes)
             size = catalog.node(choice.node).gpus
             if choice.gpus is not None and choice.gpus > size:
-                raise InputError(
-                    f"{where}.{i}.gpus", choice.gpus, f"at most {size}, the GPUs of {choice.node}"
-                )
+                raise InputError(f"{where}.{i}.gpus", choice.gpus, f"at most {size}, the GPUs of {choice.node}")
     priced = [*nodes, *catalog.accelerator_ids()]
     for key in scenario.economics.usd_per_gpu_hour:
         _known(f"economics.usd_per_gpu_hour.{key}", key, priced)

@@ -72,9 +72,7 @@ class Trace(Schema):
     rate_rps: Positive | None = Field(
         None, description="Mean arrival rate in requests per second; filled in from the file."
     )
-    cv: NotNegative | None = Field(
-        None, description="Coefficient of variation of the gaps; filled in from the file."
-    )
+    cv: NotNegative | None = Field(None, description="Coefficient of variation of the gaps; filled in from the file.")
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Self:

@@ -97,9 +97,7 @@ def load_yaml(text: str, where: str, max_bytes: int = MAX_SCENARIO_BYTES) -> Any
     except yaml.YAMLError as error:
         raise InputError(where, _at(error), f"not YAML that is accepted here: {_problem(error)}") from None
     except ValueError as error:
-        raise InputError(
-            where, str(error)[:80], "not YAML that is accepted here: a value cannot be read"
-        ) from None
+        raise InputError(where, str(error)[:80], "not YAML that is accepted here: a value cannot be read") from None
 
 
 def dump_yaml(data: Any) -> str:
@@ -119,9 +117,7 @@ def _check_shape(text: str, where: str) -> None:
             open_nodes.append((event.anchor, total))
             total += 1
             if len(open_nodes) > MAX_DEPTH:
-                raise InputError(
-                    where, f"more than {MAX_DEPTH} levels", f"nest at most {MAX_DEPTH} levels deep"
-                )
+                raise InputError(where, f"more than {MAX_DEPTH} levels", f"nest at most {MAX_DEPTH} levels deep")
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             anchor, before = open_nodes.pop()
             if anchor is not None:

@@ -24,9 +24,7 @@ PERCENTILES = ("mean", "p50", "p90", "p95", "p99")
 LATENCY_METRICS = ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms")
 
 ServingMode = Literal["agg", "disagg"]
-Objective = Literal[
-    "lowest_cost", "fewest_gpus", "highest_goodput", "lowest_energy", "lowest_ttft", "lowest_tbt"
-]
+Objective = Literal["lowest_cost", "fewest_gpus", "highest_goodput", "lowest_energy", "lowest_ttft", "lowest_tbt"]
 EngineName = Literal["vllm", "sglang", "trtllm"]
 
 
@@ -156,9 +154,7 @@ class Engine(Schema):
     version: Name | None = Field(
         None, description="Engine version, quoted; absent means the newest the coefficients know."
     )
-    options: EngineOptions = Field(
-        default_factory=EngineOptions, description="Settings that change memory or time."
-    )
+    options: EngineOptions = Field(default_factory=EngineOptions, description="Settings that change memory or time.")
 
 
 class Sampling(Schema):
@@ -168,9 +164,7 @@ class Sampling(Schema):
         1.0, description="Sampling temperature; 0 is greedy."
     )
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(1.0, description="Nucleus sampling mass.")
-    ignore_eos: bool = Field(
-        False, description="Whether the output always runs to its full length, as benchmarks do."
-    )
+    ignore_eos: bool = Field(False, description="Whether the output always runs to its full length, as benchmarks do.")
 
 
 class Workload(Schema):
@@ -291,9 +285,7 @@ class Search(Schema):
 class Scenario(Schema):
     """A capacity question: model, hardware, engine, traffic, SLO, objective, prices."""
 
-    schema_version: Literal["planner.scenario/1"] = Field(
-        alias="schema", description="Version of this format."
-    )
+    schema_version: Literal["planner.scenario/1"] = Field(alias="schema", description="Version of this format.")
     name: Name = Field(description="What to call the scenario.")
     description: Annotated[str, Field(max_length=10_000)] | None = Field(
         None, description="What it is about and where its numbers come from."
@@ -304,9 +296,7 @@ class Scenario(Schema):
     model_spec: ModelSpec | None = Field(
         None, description="The model's specification written out; filled in where model is a path."
     )
-    precision: PrecisionChoice = Field(
-        default_factory=PrecisionChoice, description="Number formats by tensor class."
-    )
+    precision: PrecisionChoice = Field(default_factory=PrecisionChoice, description="Number formats by tensor class.")
     hardware: Hardware = Field(description="Node types and how many.")
     engine: Engine = Field(description="Serving engine, version and options.")
     workload: Workload = Field(description="Lengths, arrivals, prefix hits, priorities.")
@@ -319,9 +309,7 @@ class Scenario(Schema):
     @model_validator(mode="after")
     def _modes_have_hardware(self) -> Self:
         if "agg" in self.search.serving and not self.hardware.candidates:
-            raise ValueError(
-                "search.serving: agg needs hardware.candidates; with pools alone serving is [disagg]"
-            )
+            raise ValueError("search.serving: agg needs hardware.candidates; with pools alone serving is [disagg]")
         return self
 
     @classmethod

@@ -1,0 +1,65 @@
+"""Tables are recognised by their columns; predictions land in a file with one row a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli import run
+from planner.cli.validate_cmd import catalog_with_models, profile_kind
+from planner.errors import InputError
+
+MEMORY = "model,gpu,gpu_mem_gib,vllm_version,tp,weights_gib,available_kv_gib,kv_cache_tokens,failed,colour\n"
+
+
+def test_columns_tell_the_kind(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(MEMORY)
+    assert profile_kind(path) == "memory"
+    path.write_text("model,gpu,engine,input_tokens,output_tokens,concurrency,tpot_ms\n")
+    assert profile_kind(path) == "e2e"
+    for text in ("", "a,b\n1,2\n", "model,gpu\n"):
+        path.write_text(text)
+        with pytest.raises(InputError, match="needs columns"):
+            profile_kind(path)
+
+
+def test_memory_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "runs.csv", tmp_path / "predictions.csv"
+    path.write_text(
+        MEMORY
+        + "Qwen/Qwen3-32B,H100-80GB,79.19,0.19.0,1,61.03,5.0,20000,False,red\n"
+        + "nobody/Nothing-7B,H100-80GB,79.19,0.19.0,1,13.0,55.0,90000,False,blue\n"
+    )
+    assert run(["validate", str(path), "--json", "--predictions", str(out)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["kind"], document["rows"], document["predicted"]) == ("memory", 2, 1)
+    assert sum(document["failed"].values()) == 1
+    assert document["metrics"]["weights_gib"]["median_ape"] < 0.02
+    rows = list(csv.DictReader(out.open()))
+    assert len(rows) == 2
+    assert rows[1]["reason"]
+    assert float(rows[0]["predicted_weights_gib"]) == pytest.approx(61.03, rel=0.02)
+    assert run(["validate", str(path)]) == 0
+    assert "1 of 2 rows predicted" in capsys.readouterr().out
+
+
+def test_further_models_join_the_catalogue(tmp_path: Path) -> None:
+    from planner.catalog import catalog
+
+    models, overlay = tmp_path / "more", tmp_path / "mine"
+    (overlay / "models").mkdir(parents=True)
+    models.mkdir()
+    text = (Path(__file__).resolve().parents[2] / "model_specs" / "qwen3-8b.yaml").read_text()
+    (models / "extra.yaml").write_text(text.replace("id: qwen3-8b", "id: extra", 1))
+    (overlay / "models" / "own.yaml").write_text(text.replace("id: qwen3-8b", "id: own", 1))
+    with catalog_with_models(models, overlay) as known:
+        assert {"extra", "own", "qwen3-8b"} <= set(known.model_ids())
+        assert known.model("extra").id == "extra"
+    with catalog_with_models(None, None) as known:
+        assert known is catalog()
+    with pytest.raises(InputError, match="--models"), catalog_with_models(tmp_path / "none", None):
+        pass

@@ -1,0 +1,65 @@
+"""Plain arguments, plain numbers; errors that say what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import sheet
+from planner.errors import InfeasibleError, InputError
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    # Insights into DeepSeek-V3 (ISCA 2025), table 1
+    [("deepseek-v3", 70272.0), ("qwen2.5-72b", 327680.0), ("llama-3.1-405b", 516096.0)],
+)
+def test_published_kv_bytes(model: str, expected: float) -> None:
+    assert sheet.kv_bytes_per_token(model, kv="bf16") == expected
+
+
+def test_mla_is_replicated_and_gqa_is_split() -> None:
+    assert sheet.kv_bytes_per_token("deepseek-v3", tp=8) == 70272.0
+    assert sheet.kv_bytes_per_token("llama-3.1-405b", tp=8) == 516096.0 / 8
+    assert sheet.kv_bytes_per_token("llama-3.1-405b", tp=16) == 516096.0 / 8
+
+
+def test_weights_shrink_with_ranks() -> None:
+    one = sheet.weights_gib("llama-3.1-405b")
+    assert one == pytest.approx(405.85e9 * 2 / 1024**3, rel=0.01)
+    eight = sheet.weights_gib("llama-3.1-405b", tp=8)
+    assert one / 8 <= eight < one / 7.9
+    assert sheet.weights_gib("llama-3.1-405b", "fp8", tp=8) < 0.55 * eight
+
+
+def test_concurrency_falls_with_length() -> None:
+    short = sheet.max_concurrency("deepseek-v3", "h200-sxm", 1000, 1000, tp=8)
+    assert isinstance(short, int)
+    assert short > 1.8 * sheet.max_concurrency("deepseek-v3", "h200-sxm", 3000, 1000, tp=8)
+
+
+def test_spreadsheet_numbers_are_whole_numbers() -> None:
+    assert sheet.kv_bytes_per_token("deepseek-v3", tp=8.0) == 70272.0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: sheet.kv_bytes_per_token("deepseek-v33"), "deepseek-v3"),
+        (lambda: sheet.kv_bytes_per_token("deepseek-v3", kv="int3"), "int3"),
+        (lambda: sheet.kv_bytes_per_token("deepseek-v3", tp=0), "tp"),
+        (lambda: sheet.weights_gib("deepseek-v3", tp=1.5), "tp"),  # type: ignore[arg-type]
+        (lambda: sheet.weights_gib("deepseek-v3", "fp99"), "fp99"),
+        (lambda: sheet.weights_gib("deepseek-v3", tp=8, ep=3), "ep"),
+        (lambda: sheet.max_concurrency("deepseek-v3", "h2000", 10, 10), "h200"),
+        (lambda: sheet.max_concurrency("deepseek-v3", "h200-sxm", "ten", 10), "input_tokens"),  # type: ignore[arg-type]
+        (lambda: sheet.max_concurrency("deepseek-v3", "h200-sxm", 10, 10, tp=8, engine="vlm"), "vllm"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, said: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match=said):
+        call()
+
+
+def test_what_does_not_fit_says_memory() -> None:
+    with pytest.raises(InfeasibleError, match="memory"):
+        sheet.max_concurrency("llama-3.1-405b", "h100-sxm", 1000, 1000)
