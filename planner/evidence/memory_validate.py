@@ -1,0 +1,286 @@
+"""Predicted against measured start-up memory, in the columns of ``measured/memory_runs.csv``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from planner.catalog import Catalog
+from planner.catalog.model_spec import LinearAttention, MlaAttention, MoeFeedForward
+from planner.catalog.scheduler_spec import SchedulerSpec
+from planner.catalog.validation import validate
+from planner.errors import InputError, PlannerError
+from planner.evidence.memory_models import Resolved, resolve_model, run_precision
+from planner.evidence.memory_table import number
+from planner.hardware.device import Device, device
+from planner.layout.layouts import Layouts
+from planner.memory.budget import MemoryBudget, StageRole, memory_budget
+from planner.memory.coefficients import engine_memory
+from planner.units import GIB
+
+METRICS = (
+    "weights_gib",
+    "peak_activation_gib",
+    "non_torch_gib",
+    "available_kv_gib",
+    "kv_cache_tokens",
+    "max_concurrency",
+    "kv_bytes_per_token",
+)
+
+MEMORY_WORDS = ("oom", "no kv room", "exceeds", "out of memory")
+"""Words of a failure reason that blame memory."""
+
+FOREIGN_WORDS = ("another process",)
+"""Failures of memory that another process held: not the budget's to predict."""
+
+
+@dataclass
+class RowPrediction:
+    """One run: measured and predicted values by metric, or why there is none."""
+
+    run_id: str
+    model: str
+    engine_version: str | None
+    layout: str
+    kind: str
+    """dense, moe, mla, hybrid: what the cache and the weights are made of."""
+    measured: dict[str, float] = field(default_factory=dict)
+    predicted: dict[str, float] = field(default_factory=dict)
+    fits: bool | None = None
+    failed: bool = False
+    failure_reason: str = ""
+    memory_failure: bool = False
+    reason: str = ""
+    """Why the row has no prediction; empty where it has one."""
+    detail: str = ""
+    """The same with names and numbers."""
+    resolved: str = ""
+
+
+def predict_rows(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engine: str = "vllm") -> list[RowPrediction]:
+    """One prediction a row, in order; a row that cannot be predicted says why and is kept."""
+    return [_predict(dict(row), catalog, engine, f"row {i + 1}") for i, row in enumerate(rows)]
+
+
+def validate_memory(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engine: str = "vllm") -> dict[str, Any]:
+    """The validation report of memory runs: kind, rows, predicted, failed, metrics, groups, failures, predictions.
+
+    ``metrics`` has median_ape, mean_ape, p90_ape (of |predicted - measured| / |measured|), bias (mean signed
+    relative error) and points for each of METRICS, over every row that ran and measured it. ``failures`` says
+    of runs that died for lack of memory whether the budget predicts it. ``predictions`` are the rows in order
+    (:class:`RowPrediction` as dicts).
+    """
+    predictions = predict_rows(rows, catalog, engine=engine)
+    failed: dict[str, int] = {}
+    for p in predictions:
+        if p.reason:
+            failed[p.reason] = failed.get(p.reason, 0) + 1
+    return {
+        "kind": "memory",
+        "rows": len(predictions),
+        "predicted": sum(1 for p in predictions if not p.reason),
+        "failed": failed,
+        "metrics": _metrics(predictions),
+        "groups": [
+            {"group": name, "value": value, "rows": len(members), "metrics": _metrics(members)}
+            for name, key in _GROUPS.items()
+            for value, members in _by(predictions, key).items()
+        ],
+        "failures": _failures(predictions),
+        "predictions": [vars(p) for p in predictions],
+    }
+
+
+_GROUPS: dict[str, Callable[[RowPrediction], str]] = {
+    "engine_version": lambda p: p.engine_version or "not stated",
+    "kind": lambda p: p.kind,
+    "layout": lambda p: p.layout,
+    "model": lambda p: p.model,
+}
+
+
+def _by(predictions: list[RowPrediction], key: Callable[[RowPrediction], str]) -> dict[str, list[RowPrediction]]:
+    found: dict[str, list[RowPrediction]] = {}
+    for p in predictions:
+        if not p.reason and not p.failed:
+            found.setdefault(key(p), []).append(p)
+    return found
+
+
+def _predict(row: dict[str, str], catalog: Catalog, engine: str, run_id: str) -> RowPrediction:
+    text = (row.get("failure_reason") or "").strip()
+    version = (row.get("vllm_version") or row.get("engine_version") or "").strip() or None
+    out = RowPrediction(
+        run_id=row.get("run_id") or run_id,
+        model=row.get("model", ""),
+        engine_version=version.split()[0] if version else None,
+        layout=f"TP{row.get('tp') or 1} PP{row.get('pp') or 1}",
+        kind="",
+        failed=(row.get("failed") or "").strip().lower() in ("true", "1", "yes"),
+        failure_reason=text,
+        memory_failure=_blames_memory(text),
+    )
+    try:
+        resolved = resolve_model(out.model, catalog)
+        out.resolved = resolved.how
+        spec = resolved.spec
+        out.kind = _kind(spec)
+        budget, tokens = _budget(row, resolved, catalog, engine, out.engine_version, None)
+        # A pipeline's log prints the terms of its first rank, its cache those of the smallest.
+        piped = int(number(row, "pp") or 1) > 1
+        printed = _budget(row, resolved, catalog, engine, out.engine_version, "first")[0] if piped else budget
+    except PlannerError as error:
+        out.reason, out.detail = _reason(error), str(error)
+        return out
+    length = number(row, "max_model_len") or float(spec.max_context_tokens)
+    out.fits = bool(budget.fits[0])
+    engine_context = engine_memory(engine, catalog).context_gib
+    out.predicted = {
+        "weights_gib": float(printed.weights[0] / GIB),
+        "peak_activation_gib": float(printed.workspace[0] / GIB),
+        "non_torch_gib": float((budget.runtime[0] + budget.collectives[0]) / GIB) - engine_context,
+        "cuda_graph_gib": float(budget.graphs[0] / GIB),
+        "available_kv_gib": float(budget.kv[0] / GIB),
+        "kv_cache_tokens": float(budget.kv_tokens[0]),
+        "max_concurrency": float(budget.sequences(length, tokens)[0]),
+        "margin_gib": float(budget.margin[0] / GIB),
+    }
+    _measured(row, out, budget)
+    return out
+
+
+def _budget(
+    row: dict[str, str], resolved: Resolved, catalog: Catalog, engine: str, version: str | None, stage: StageRole | None
+) -> tuple[MemoryBudget, float]:
+    memory = engine_memory(engine, catalog)
+    where = _device(row.get("gpu", ""), catalog)
+    capacity = (number(row, "gpu_mem_gib") or where.mem_bytes / GIB) * GIB
+    tp, pp, dp = (int(number(row, k) or 1) for k in ("tp", "pp", "dp"))
+    tokens = number(row, "max_num_batched_tokens") or float(_scheduler(engine, catalog).default_token_budget(capacity))
+    budget = memory_budget(
+        resolved.spec,
+        run_precision(resolved, row),
+        Layouts.of(tp=tp, pp=pp, attention_dp=dp if _is_moe(resolved.spec) else 1),
+        where,
+        memory,
+        max_num_seqs=number(row, "max_num_seqs") or memory.max_num_seqs(capacity),
+        max_num_batched_tokens=tokens,
+        engine_version=version,
+        gpu_memory_utilization=number(row, "gpu_memory_utilization"),
+        needed_tokens=number(row, "max_model_len") or 0,
+        cuda_graphs=(row.get("enforce_eager") or "").strip().lower() != "true",
+        capacity_bytes=capacity,
+        stage=stage,
+    )
+    return budget, tokens
+
+
+def _measured(row: dict[str, str], out: RowPrediction, budget: MemoryBudget) -> None:
+    """Measured values of the smallest rank, and the KV bytes per token that they imply."""
+    for name in ("weights_gib", "peak_activation_gib", "non_torch_gib", "kv_cache_tokens", "max_concurrency"):
+        value = number(row, name)
+        if value is not None:
+            out.measured[name] = value
+    smallest = number(row, "available_kv_min_gib")
+    available = smallest if smallest is not None else number(row, "available_kv_gib")
+    if available is not None:
+        out.measured["available_kv_gib"] = available
+        tokens = out.measured.get("kv_cache_tokens")
+        if tokens:
+            out.measured["kv_bytes_per_token"] = available * GIB / tokens
+            # Bytes behind a printed token: the pool is rounded to whole blocks, the measured GiB to two digits.
+            out.predicted["kv_bytes_per_token"] = float(budget.printed_token_bytes[0])
+
+
+def _metrics(predictions: list[RowPrediction]) -> dict[str, dict[str, float]]:
+    metrics: dict[str, dict[str, float]] = {}
+    for name in METRICS:
+        pairs = [
+            (p.predicted[name], p.measured[name])
+            for p in predictions
+            if not p.failed and not p.reason and name in p.measured and name in p.predicted and p.measured[name] != 0
+        ]
+        if not pairs:
+            continue
+        predicted, measured = np.asarray(pairs).T
+        error = (predicted - measured) / np.abs(measured)
+        metrics[name] = {
+            "median_ape": float(np.median(np.abs(error))),
+            "mean_ape": float(np.mean(np.abs(error))),
+            "p90_ape": float(np.quantile(np.abs(error), 0.9)),
+            "within_10pct": float(np.mean(np.abs(error) <= 0.1)),
+            "bias": float(np.mean(error)),
+            "points": len(pairs),
+        }
+    return metrics
+
+
+def _failures(predictions: list[RowPrediction]) -> dict[str, Any]:
+    """Runs that died for lack of memory: how many the budget predicts; and starts that it wrongly refuses."""
+    died = [p for p in predictions if p.memory_failure and p.fits is not None]
+    ran = [p for p in predictions if not p.failed and p.fits is not None]
+    return {
+        "memory_failures": len(died),
+        "predicted": sum(1 for p in died if not p.fits),
+        "missed": [f"{p.model} {p.layout}: {p.failure_reason}" for p in died if p.fits],
+        "starts": len(ran),
+        "wrongly_refused": [f"{p.model} {p.layout} ({p.run_id})" for p in ran if not p.fits],
+        "other_failures": sum(1 for p in predictions if p.failed and not p.memory_failure),
+    }
+
+
+def _reason(error: PlannerError) -> str:
+    """A short reason to count rows by."""
+    if isinstance(error, InputError):
+        if error.field == "model":
+            return (
+                "model name fits several specifications" if "several" in error.allowed else "model not in the catalogue"
+            )
+        return f"{error.field}: {error.allowed}"
+    return type(error).__name__
+
+
+def _blames_memory(reason: str) -> bool:
+    low = reason.lower()
+    return any(w in low for w in MEMORY_WORDS) and not any(w in low for w in FOREIGN_WORDS)
+
+
+def _kind(spec: Any) -> str:
+    attentions = [spec.attentions[g.attention] for g in spec.layers]
+    if len({a.model_dump_json() for a in attentions}) > 1 or any(isinstance(a, LinearAttention) for a in attentions):
+        return "hybrid"
+    if any(isinstance(a, MlaAttention) for a in attentions):
+        return "mla"
+    return "moe" if _is_moe(spec) else "dense"
+
+
+def _is_moe(spec: Any) -> bool:
+    return any(isinstance(f, MoeFeedForward) for f in spec.feed_forwards.values())
+
+
+def _device(gpu: str, catalog: Catalog) -> Device:
+    """The accelerator a run names: its id, or the only SXM part (else the only part) whose id begins with its chip."""
+    ids = catalog.accelerator_ids()
+    low = gpu.lower().replace(" ", "-")
+    if low not in ids:
+        chip = low.split("-")[0]
+        found = [i for i in ids if i.split("-")[0] == chip]
+        sxm = [i for i in found if i.endswith("-sxm")]
+        chosen = sxm if len(sxm) == 1 else found
+        if len(chosen) != 1:
+            raise InputError(
+                "gpu", gpu, f"one of the catalogue's accelerators{': ' + ', '.join(found) if found else ''}"
+            )
+        low = chosen[0]
+    return device(catalog.accelerator(low))
+
+
+def _scheduler(engine: str, catalog: Catalog) -> SchedulerSpec:
+    parts = catalog.engine(engine)
+    if "scheduler" not in parts:
+        raise InputError("engine.name", engine, "an engine with a scheduler file")
+    return validate(SchedulerSpec, parts["scheduler"], f"scheduler/{engine}.yaml")
