@@ -14,6 +14,15 @@ from planner.layout.node_shape import NodeShape
 KEYS = ("tp", "pp", "attention_dp", "moe_tp", "ep")
 # Formats of the table in the catalogue's names; per-tensor formats have no block to align to.
 FORMATS = {"fp8-block128": "fp8_block", "fp8": "fp8_tensor", "nvfp4": "nvfp4", "bf16": "bf16", "mxfp4": "mxfp4"}
+# The table records experts cut in 32 for these five rows: a shard of 64 columns, which SGLang refuses to load in block
+# fp8 (issue 3345). Whole experts on the same 32 GPUs, as its other rows record, are legal.
+NOT_AS_RECORDED = (
+    "sglang",
+    "deepseek-ai/DeepSeek-V3",
+    "gb200-nvl72",
+    "TP1 DP32 MoE-TP32",
+    "an expert shard is 64 wide, not a multiple of the quantisation block 128",
+)
 
 
 def test_measured_runs_are_legal(shared: Path) -> None:
@@ -47,4 +56,4 @@ def test_measured_runs_are_legal(shared: Path) -> None:
             if not mask[0]:
                 refused[(row["engine"], row["model"], row["gpu"], layout.describe(0), reasons.sentence(0))] += 1
     assert judged > 900
-    assert not refused, refused
+    assert set(refused) == {NOT_AS_RECORDED}, refused
