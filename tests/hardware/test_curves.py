@@ -1,0 +1,147 @@
+"""Which curve answers for which device, engine and data type; every substitution is marked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from planner.errors import InputError, UnknownNameError
+from planner.hardware.curves import Curve, CurveSet, curves, fallback_rules
+from planner.hardware.device import device
+from planner.roofline.operators import gemm
+
+if TYPE_CHECKING:
+    from planner.catalog import Catalog
+
+
+def curve_set(cat: Catalog, accelerator: str, engine: str) -> CurveSet:
+    return curves(device(cat.accelerator(accelerator)), engine)
+
+
+def get(cat: Catalog, accelerator: str, engine: str, op: str, dtype: str) -> Curve:
+    return curve_set(cat, accelerator, engine).get(op, dtype)
+
+
+def test_a_measured_curve_is_not_marked(cat: Catalog) -> None:
+    curve = get(cat, "h200-sxm", "sglang", "gemm", "fp8_block")
+    assert (curve.from_accelerator, curve.engine, curve.dtype) == ("h200-sxm", "sglang", "fp8_block")
+    assert not curve.extrapolated
+    assert curve.note == ""
+    assert curve.status == "measured"
+    assert curve.points > 500
+    assert "AIConfigurator" in curve.source
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "donor"),
+    [
+        ("h800-sxm", "h100-sxm"),
+        ("h20-96g", "h200-sxm"),
+        ("gh200", "h200-sxm"),
+        ("a800-80g-sxm", "a100-80g-sxm"),
+        ("a10", "a100-80g-sxm"),
+        ("l4", "l40s"),
+        ("rtx-4090", "l40s"),
+        ("b300-sxm", "b200-sxm"),
+        ("gb300-nvl72", "gb200-nvl72"),
+        ("mi300x", "h200-sxm"),
+        ("mi355x", "b200-sxm"),
+        ("gaudi3", "h200-sxm"),
+    ],
+)
+def test_an_accelerator_without_data_borrows_a_curve_marked_and_wider(
+    cat: Catalog, accelerator: str, donor: str
+) -> None:
+    borrowed = get(cat, accelerator, "vllm", "gemm", "bf16")
+    own = get(cat, donor, "vllm", "gemm", "bf16")
+    assert borrowed.from_accelerator == donor
+    assert borrowed.extrapolated
+    assert accelerator in borrowed.note
+    assert donor in borrowed.note
+    assert borrowed.status == "assumed"
+    assert borrowed.spread > own.spread
+    assert borrowed.coefficients == own.coefficients
+    assert borrowed.peak_flops == device(cat.accelerator(accelerator)).peak("bf16")
+
+
+def test_another_vendor_is_marked_more_strongly_than_the_same_die(cat: Catalog) -> None:
+    near = get(cat, "h800-sxm", "vllm", "gemm", "bf16")
+    far = get(cat, "mi300x", "vllm", "gemm", "bf16")
+    assert far.spread > 2 * near.spread
+
+
+def test_another_engines_curve_is_marked(cat: Catalog) -> None:
+    curve = get(cat, "gb200-nvl72", "vllm", "gemm", "fp8_block")
+    assert curve.engine != "vllm"
+    assert "vllm was not measured" in curve.note
+
+
+def test_another_data_type_is_marked_and_keeps_its_bytes(cat: Catalog) -> None:
+    curve = get(cat, "h100-sxm", "vllm", "gemm", "nvfp4")
+    assert curve.extrapolated
+    assert curve.weight_bytes == 0.5625
+    assert curve.peak_flops == device(cat.accelerator("h100-sxm")).peak("bf16")
+
+
+def test_a_device_without_the_narrow_peak_computes_in_16_bits_and_says_so(cat: Catalog) -> None:
+    curve = get(cat, "a30", "vllm", "prefill_attention", "fp8")
+    assert curve.peak_flops == device(cat.accelerator("a30")).peak("bf16")
+    assert curve.extrapolated
+
+
+def test_library_kernels_serve_every_engine_unmarked(cat: Catalog) -> None:
+    for engine in ("sglang", "vllm", "trtllm"):
+        assert not get(cat, "h200-sxm", engine, "deepep_ll_dispatch", "bf16").extrapolated
+        assert not get(cat, "h200-sxm", engine, "all_gather", "bf16").extrapolated
+
+
+def test_collectives_over_pcie_use_the_pcie_curve(cat: Catalog) -> None:
+    curve = get(cat, "h100-pcie", "vllm", "all_reduce", "bf16")
+    assert curve.from_accelerator == "l40s"
+    assert curve["contention"] > 0
+    assert curve.link_bw == 64e9
+
+
+def test_unknown_names_say_the_nearest(cat: Catalog) -> None:
+    known = curve_set(cat, "h200-sxm", "sglang")
+    with pytest.raises(UnknownNameError, match="gemm"):
+        known.get("gem", "bf16")
+    with pytest.raises(UnknownNameError, match="fp8_block"):
+        known.get("gemm", "fp8_blok")
+    with pytest.raises(UnknownNameError, match="vllm"):
+        curve_set(cat, "h200-sxm", "vlm")
+
+
+def test_what_nobody_measured_is_refused(cat: Catalog) -> None:
+    with pytest.raises(InputError, match="no measured curve"):
+        get(cat, "a100-80g-pcie", "sglang", "deepep_ll_dispatch", "bf16")
+
+
+def test_used_curves_can_be_listed(cat: Catalog) -> None:
+    known = curve_set(cat, "h800-sxm", "sglang")
+    known.get("gemm", "bf16")
+    known.get("decode_mla", "fp8")
+    assert {c.op for c in known.used()} == {"gemm", "decode_mla"}
+
+
+def test_every_engine_and_dense_type_resolves_everywhere(cat: Catalog) -> None:
+    rules = fallback_rules()
+    for name in cat.accelerator_ids():
+        try:
+            here = device(cat.accelerator(name))
+        except InputError:
+            continue
+        for engine in rules["engines"]:
+            known = curves(here, engine)
+            for op in ("gemm", "prefill_attention", "decode_attention", "prefill_mla", "decode_mla", "mla_bmm", "moe"):
+                for dtype in rules["types"][rules["classes"][op]["types"]]:
+                    curve = known.get(op, dtype)
+                    assert curve.extrapolated == bool(curve.note)
+
+
+def test_peaks_scale_out_of_the_coefficients(cat: Catalog) -> None:
+    own = get(cat, "h200-sxm", "vllm", "gemm", "bf16")
+    m = np.array([16384.0])
+    assert gemm(own, m, 8192, 8192)[0] > 2 * 16384 * 8192 * 8192 / own.peak_flops
