@@ -1,4 +1,5 @@
-"""How an engine schedules steps: token budgets, policy, expert dispatch. One YAML per engine, hardware_db/engines/scheduler/."""
+"""How an engine schedules steps: token budgets, policy, expert dispatch. One YAML per engine,
+hardware_db/engines/scheduler/."""
 
 from __future__ import annotations
 
@@ -6,7 +7,11 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
+from planner.catalog.loader import Catalog
 from planner.catalog.model_spec import Strict
+from planner.catalog.validation import validate
+from planner.errors import InputError
+from planner.units import GIB
 
 
 class TokenBudget(Strict):
@@ -35,6 +40,14 @@ class SchedulerSpec(Strict):
 
     def default_token_budget(self, memory_bytes: float) -> int:
         """Tokens per step the engine takes by itself on an accelerator with ``memory_bytes``."""
-        gib = memory_bytes / 1024**3
+        gib = memory_bytes / GIB
         fitting = [b for b in self.token_budget if gib >= b.min_memory_gib]
         return max(fitting, key=lambda b: b.min_memory_gib).tokens
+
+
+def scheduler_spec(catalog: Catalog, engine: str) -> SchedulerSpec:
+    """The scheduler part of an engine. Raises UnknownNameError for an engine that is not known."""
+    part = catalog.engine(engine).get("scheduler")
+    if part is None:
+        raise InputError(f"engine {engine}", None, f"a file hardware_db/engines/scheduler/{engine}.yaml")
+    return validate(SchedulerSpec, part, f"engines/scheduler/{engine}.yaml")

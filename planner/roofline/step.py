@@ -46,7 +46,7 @@ FAMILY_OF_TERM = {
     "head": "linear",
     "attention_core": "attention",
     "routed_experts": "experts",
-    "norms_other": "linear",
+    "norms_other": "other",
     "collectives": "communication",
     "dispatch": "communication",
     "combine": "communication",
@@ -161,7 +161,8 @@ class _Batch:
         if work.prefill_tokens is None:
             return cls(decode, work.kv_tokens, None, None, None, None, decode)
         prefill = work.prefill_tokens / parts
-        assert work.prefill_seqs is not None and work.prefill_group_tokens is not None
+        assert work.prefill_seqs is not None
+        assert work.prefill_group_tokens is not None
         return cls(
             decode,
             work.kv_tokens,
@@ -201,10 +202,15 @@ def _mla_up_projection(ctx: StepContext, gemm: GemmOp, dtype: str, batch: _Batch
     return time
 
 
+def _cache_type(ctx: StepContext) -> str:
+    """Data type of the attention curves for the KV format in use."""
+    return "fp8" if FORMATS[ctx.precision.kv].bits <= 8 else "bf16"
+
+
 def _attention(ctx: StepContext, attention: AttentionOp, batch: _Batch, tp: Array) -> Array:
     spec = attention.spec
-    kv = ctx.precision.kv
-    kv_bytes = FORMATS[kv].bits / 8
+    kv = _cache_type(ctx)
+    kv_bytes = FORMATS[ctx.precision.kv].bytes_per_value
     if isinstance(spec, LinearAttention):
         return _linear_attention(ctx, spec, batch, tp)
     heads = spec.heads / tp
@@ -227,10 +233,12 @@ def _attention(ctx: StepContext, attention: AttentionOp, batch: _Batch, tp: Arra
 def _prefill_attention(
     ctx: StepContext, spec: GqaAttention | MlaAttention, batch: _Batch, heads: Array, tp: Array
 ) -> Array:
-    assert batch.prefill is not None and batch.prefill_seqs is not None and batch.prefill_past is not None
+    assert batch.prefill is not None
+    assert batch.prefill_seqs is not None
+    assert batch.prefill_past is not None
     seqs = np.maximum(batch.prefill_seqs, 1e-9)
     new = batch.prefill / seqs
-    kv = ctx.precision.kv
+    kv = _cache_type(ctx)
     if isinstance(spec, MlaAttention):
         return op.prefill_mla(ctx.curves.get("prefill_mla", kv), seqs, new, batch.prefill_past, heads)
     window = spec.window_tokens or spec.chunk_tokens or 0
@@ -294,7 +302,7 @@ def _experts(ctx: StepContext, moe: MoeOp, group_tokens: Array, layouts: Layouts
         ctx.coefficients.placement_residual,
     )
     return op.grouped_gemm(
-        ctx.curves.get("grouped_gemm", ctx.precision.routed_experts),
+        ctx.curves.get("moe", ctx.precision.routed_experts),
         group_tokens,
         ctx.program.hidden,
         spec.expert_intermediate_size,

@@ -50,18 +50,28 @@ class Scheduling:
 
 
 @dataclass(frozen=True)
-class WorkerTimes:
-    """A worker's steady state; arrays of shape (n,)."""
+class WorkerSteps:
+    """What the two kinds of step of a worker carry; arrays of shape (n,)."""
 
-    loop: LoopTimes
     running: Array
-    """Requests that hold KV slots."""
+    """Requests of the worker that hold KV slots."""
+    decode: StepWork
+    prefill: StepWork
+    chunks: Array
+    """Steps that one prompt takes (1 or more)."""
+    prompts_per_step: Array
+    """Prompts of the worker that share one prefill step."""
+    pause: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class WorkerTimes:
+    """A worker's steady state and the steps behind it."""
+
+    steps: WorkerSteps
+    loop: LoopTimes
     decode: StepTimes
     prefill: StepTimes
-    prefill_tokens: Array
-    """Prompt tokens of a prefill step on its busiest rank."""
-    chunks: Array
-    prompts_per_step: Array
 
 
 def decode_work(running: Array, layouts: Layouts, traffic: Traffic) -> StepWork:
@@ -73,7 +83,7 @@ def decode_work(running: Array, layouts: Layouts, traffic: Traffic) -> StepWork:
 def prefill_work(
     layouts: Layouts, traffic: Traffic, budget: Array, prompts: Array, decode_seqs: Array
 ) -> tuple[StepWork, Array]:
-    """A step with prompt tokens of ``prompts`` requests of the worker beside ``decode_seqs`` per rank; steps per prompt.
+    """A step with prompt tokens of ``prompts`` requests of the worker beside ``decode_seqs`` per rank; steps a prompt.
 
     ``budget`` prompt tokens fit a rank's step. Longer prompts take several steps; shorter ones share one on the busiest
     rank when there are more of them than ranks.
@@ -90,6 +100,32 @@ def prefill_work(
     return StepWork(decode_seqs, context, tokens, seqs, past, tokens * busy_ranks), chunks
 
 
+def aggregated_steps(
+    layouts: Layouts, concurrency: Array, slots: Array, traffic: Traffic, scheduling: Scheduling
+) -> WorkerSteps:
+    """Steps of a worker that prefills and decodes: ``concurrency`` requests in flight of which ``slots`` fit.
+
+    In steady state R running requests bring R / (O - 1) new prompts per decode step; above one they share a step, as
+    many as the token budget of every rank holds.
+    """
+    running = np.maximum(np.minimum(concurrency, slots), 1e-9)
+    pause = np.broadcast_to(np.asarray(scheduling.decodes_pause, dtype=bool), running.shape)
+    riding = np.where(pause, 0.0, running / layouts.attention_dp)
+    budget = np.maximum(np.asarray(scheduling.token_budget, dtype=float) - riding, 1.0)
+    most = layouts.attention_dp * np.maximum(np.floor(budget / traffic.new_tokens), 1.0)
+    prompts = np.clip(running / np.maximum(np.asarray(traffic.output_tokens) - 1.0, 1.0), 1.0, most)
+    prefill, chunks = prefill_work(layouts, traffic, budget, prompts, riding)
+    return WorkerSteps(running, decode_work(running, layouts, traffic), prefill, chunks, prompts, pause)
+
+
+def prefill_pool_steps(layouts: Layouts, traffic: Traffic, token_budget: Array) -> tuple[StepWork, Array, Array]:
+    """Steps of a prefill-only worker with every rank busy: (work, steps per prompt, prompts per step of the worker)."""
+    none = np.zeros(len(layouts))
+    prompts = layouts.attention_dp.astype(float)
+    work, chunks = prefill_work(layouts, traffic, np.broadcast_to(token_budget, none.shape), prompts, none)
+    return work, chunks, prompts
+
+
 def aggregated_worker(
     ctx: StepContext,
     layouts: Layouts,
@@ -99,30 +135,21 @@ def aggregated_worker(
     scheduling: Scheduling,
     first_wave_share: float = 0.0,
 ) -> WorkerTimes:
-    """A worker that prefills and decodes: ``concurrency`` requests in flight of which ``slots`` fit its memory."""
-    running = np.maximum(np.minimum(concurrency, slots), 1e-9)
-    pause = np.broadcast_to(np.asarray(scheduling.decodes_pause, dtype=bool), running.shape)
-    out = np.broadcast_to(np.asarray(traffic.output_tokens, dtype=float), running.shape)
-    per_rank = running / layouts.attention_dp
-    riding = np.where(pause, 0.0, per_rank)
-    budget = np.maximum(np.asarray(scheduling.token_budget, dtype=float) - riding, 1.0)
-    most = layouts.attention_dp * np.maximum(np.floor(budget / traffic.new_tokens), 1.0)
-    prompts = np.clip(running / np.maximum(out - 1.0, 1.0), 1.0, most)
+    """Steady state of a worker that prefills and decodes (see :func:`aggregated_steps`)."""
+    steps = aggregated_steps(layouts, concurrency, slots, traffic, scheduling)
     how = (scheduling.two_batch, scheduling.deepep)
-    decode = step_times(ctx, layouts, decode_work(running, layouts, traffic), *how)
-    work, chunks = prefill_work(layouts, traffic, budget, prompts, riding)
-    prefill = step_times(ctx, layouts, work, *how)
+    decode = step_times(ctx, layouts, steps.decode, *how)
+    prefill = step_times(ctx, layouts, steps.prefill, *how)
     loop = aggregated(
         concurrency,
         slots,
-        out,
+        traffic.output_tokens,
         decode.total,
         prefill.total,
-        chunks,
-        prompts,
-        pause,
+        steps.chunks,
+        steps.prompts_per_step,
+        steps.pause,
         ctx.coefficients.request_s,
         first_wave_share,
     )
-    assert work.prefill_tokens is not None
-    return WorkerTimes(loop, running, decode, prefill, work.prefill_tokens, chunks, prompts)
+    return WorkerTimes(steps, loop, decode, prefill)

@@ -1,0 +1,383 @@
+"""What the planner's own formulas say about measured runs: step times by operator family, closed loop over them.
+
+The expensive half (operators, memory) is evaluated once with unit coefficients; :func:`predict` then puts any
+coefficients on top, so that a fit and a validation share one path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.catalog.files import read_yaml
+from planner.catalog.loader import Catalog, data_root
+from planner.catalog.model_spec import ModelSpec
+from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
+from planner.errors import PlannerError
+from planner.evidence.runs import LAYOUT, Runs
+from planner.hardware.curves import curves
+from planner.hardware.device import Device, device
+from planner.layout.layouts import Layouts
+from planner.memory.budget import memory_budget
+from planner.model.precision import PrecisionPlan
+from planner.roofline.coefficients import FAMILIES, StepCoefficients, assumed_values
+from planner.roofline.program import program
+from planner.roofline.step import FAMILY_OF_TERM, StepContext, StepTimes, StepWork, step_times
+from planner.serving.closed_loop import LoopTimes, aggregated, disaggregated
+from planner.serving.worker import Scheduling, Traffic, aggregated_steps, decode_work, prefill_pool_steps
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PhaseTerms:
+    """One kind of step of n runs: seconds by operator family (n, F) at unit factors, and what host time multiplies."""
+
+    families: Array
+    other: Array
+    layers: Array
+    stages: Array
+    sequences: Array
+
+
+@dataclass(frozen=True)
+class RunTerms:
+    """Predictable runs, arrays (n,): ``rows`` are their positions in the table."""
+
+    rows: NDArray[np.int64]
+    decode: PhaseTerms
+    prefill: PhaseTerms
+    concurrency: Array
+    slots: Array
+    output_tokens: Array
+    chunks: Array
+    prompts_per_step: Array
+    pause: NDArray[np.bool_]
+    first_wave_share: Array
+    disaggregated: NDArray[np.bool_]
+    prefill_servers: Array
+    transfer_s: Array
+    engine: tuple[str, ...]
+    generation: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReadingRules:
+    """hardware_db/efficiency/runs.yaml: what the runs' tables leave open, by rule."""
+
+    formats: Mapping[str, str]
+    kv_quantised: Mapping[str, str]
+    kv_other: str
+    lengths: Mapping[str, float]
+    first_wave: Mapping[str, float]
+
+    def by_bench(self, values: Mapping[str, float], bench: str) -> float:
+        return float(values.get(bench, values["other"]))
+
+
+def reading_rules(directory: Path | None = None) -> ReadingRules:
+    """The shipped rules, or those in ``directory``."""
+    data = read_yaml((directory or data_root() / "hardware_db" / "efficiency") / "runs.yaml")
+    kv = data["kv_precision"]
+    return ReadingRules(
+        data["precision"], kv["quantised_weights"], kv["other"], data["lengths"], data["first_wave_share"]
+    )
+
+
+def run_terms(
+    runs: Runs, catalog: Catalog, models: Mapping[str, ModelSpec] | None = None
+) -> tuple[RunTerms, dict[int, str]]:
+    """Terms of every run that can be predicted, and for the others the reason by row.
+
+    ``models`` are specifications beside the catalogue's, by Hugging Face id in lower case.
+    """
+    rules = reading_rules()
+    known = _models_by_name(catalog) | dict(models or {})
+    failures: dict[int, str] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row in range(len(runs)):
+        reason = _unreadable(runs, row)
+        if reason:
+            failures[row] = reason
+            continue
+        keys = ("model", "gpu", "engine", "engine_version", "linear_precision", "moe_precision", "serving")
+        groups.setdefault(tuple(runs.text[k][row] for k in keys), []).append(row)
+    parts: list[RunTerms] = []
+    for key, rows in groups.items():
+        try:
+            parts.append(_group_terms(runs, np.array(rows), key, catalog, known, rules))
+        except PlannerError as error:
+            failures |= dict.fromkeys(rows, str(error))
+    return _concatenate(parts), failures
+
+
+_VARIANT = re.compile(r"[-_](instruct|chat|base|it|fp8|fp4|nvfp4|mxfp4|bf16|int4|w4a16|w8a8|awq|dynamic|hf|v\d|\d{4})$")
+
+
+def architecture_name(model: str) -> str:
+    """A Hugging Face id without its owner and the suffixes that keep the architecture: tuning, format, date."""
+    name = model.split("/")[-1].lower()
+    while (shorter := _VARIANT.sub("", name)) != name:
+        name = shorter
+    return name
+
+
+def _models_by_name(catalog: Catalog) -> dict[str, ModelSpec]:
+    """Specifications by architecture name; an exact Hugging Face id or catalogue id wins."""
+    specs = [catalog.model(i) for i in catalog.model_ids()]
+    loose = {architecture_name(s.hf_id or s.id): s for s in reversed(specs)}
+    return loose | {s.hf_id.lower(): s for s in specs if s.hf_id} | {s.id: s for s in specs}
+
+
+def _unreadable(runs: Runs, row: int) -> str | None:
+    for name in ("input_tokens", "output_tokens", "concurrency"):
+        if not runs[name][row] > 0:
+            return f"{name} is missing"
+    layouts = ("",) if runs.text["serving"][row] == "agg" else ("prefill_", "decode_")
+    for pool in layouts:
+        for name in LAYOUT:
+            if not runs[f"{pool}{name}"][row] >= 1:
+                return f"layout: {pool}{name} is missing"
+    return None
+
+
+def _precision(spec: ModelSpec, linear: str, moe: str, engine: str, rules: ReadingRules) -> PrecisionPlan:
+    plan = PrecisionPlan.from_checkpoint(spec)
+    changes: dict[str, str] = {}
+    if linear:
+        changes |= dict.fromkeys(("attention", "dense_mlp", "shared_experts"), rules.formats.get(linear, linear))
+    if moe:
+        changes["routed_experts"] = rules.formats.get(moe, moe)
+    plan = plan.with_overrides(changes)
+    quantised = (moe or linear or plan.attention) not in ("bf16", "fp16", "fp32")
+    return plan.with_overrides({"kv": rules.kv_quantised.get(engine, rules.kv_other) if quantised else rules.kv_other})
+
+
+def _group_terms(
+    runs: Runs,
+    rows: NDArray[np.int64],
+    key: tuple[str, ...],
+    catalog: Catalog,
+    known: Mapping[str, ModelSpec],
+    rules: ReadingRules,
+) -> RunTerms:
+    model, gpu, engine, version, linear, moe, serving = key
+    spec = known.get(model.lower()) or known.get(architecture_name(model))
+    if spec is None:
+        raise PlannerError(f"model {model} is not in the catalogue; give its specification with --models")
+    accelerator = catalog.accelerator(gpu)
+    here = device(accelerator)
+    precision = _precision(spec, linear, moe, engine, rules)
+    ctx = StepContext(
+        program=program(spec),
+        precision=precision,
+        curves=curves(here, engine),
+        coefficients=unit_coefficients(),
+        domain=accelerator.scale_up.domain_size or 1,
+        expert_skew=0.0,
+    )
+    bench = [runs.text["bench"][r] for r in rows]
+    shrink = np.array([rules.by_bench(rules.lengths, b) for b in bench])
+    traffic = Traffic(runs["input_tokens"][rows] * shrink, runs["output_tokens"][rows] * shrink)
+    common = _Common(runs, rows, ctx, spec, here, engine, version, traffic, scheduler_spec(catalog, engine))
+    build = _aggregated if serving == "agg" else _disaggregated
+    terms = build(common)
+    wave = np.array([rules.by_bench(rules.first_wave, b) for b in bench])
+    return replace(
+        terms,
+        first_wave_share=wave,
+        engine=(engine,) * rows.size,
+        generation=(accelerator.arch,) * rows.size,
+    )
+
+
+@dataclass(frozen=True)
+class _Common:
+    runs: Runs
+    rows: NDArray[np.int64]
+    ctx: StepContext
+    spec: ModelSpec
+    device: Device
+    engine: str
+    version: str
+    traffic: Traffic
+    scheduler: SchedulerSpec
+
+    def terms(self, **known: Any) -> RunTerms:
+        """Terms of these rows; what an aggregated deployment does not have is neutral."""
+        n = self.rows.size
+        defaults = {
+            "rows": self.rows,
+            "output_tokens": np.asarray(self.traffic.output_tokens),
+            "first_wave_share": np.zeros(n),
+            "disaggregated": np.full(n, "prefill_servers" in known),
+            "prefill_servers": np.ones(n),
+            "transfer_s": np.zeros(n),
+            "engine": (),
+            "generation": (),
+        }
+        return RunTerms(**(defaults | known))
+
+    def layouts(self, pool: str = "") -> Layouts:
+        given = {name: self.runs[f"{pool}{name}"][self.rows].astype(np.int64) for name in LAYOUT}
+        if not self.ctx.program.moes:
+            given = {name: given[name] for name in ("tp", "pp", "attention_dp")}
+        return Layouts.of(**given)
+
+    @property
+    def budget(self) -> float:
+        return float(self.scheduler.default_token_budget(self.device.mem_bytes))
+
+    def slots(self, layouts: Layouts, per_worker: Array) -> Array:
+        """Requests that fit a worker's cache at their mean length."""
+        seqs = np.minimum(np.ceil(per_worker / layouts.attention_dp), self.scheduler.max_num_seqs)
+        memory = memory_budget(
+            self.spec,
+            self.ctx.precision,
+            layouts,
+            self.device,
+            self.engine,
+            max_num_seqs=np.maximum(seqs, 1.0),
+            max_num_batched_tokens=self.budget,
+        )
+        fitting = memory.sequences(np.ceil(self.traffic.mean_context)) * layouts.attention_dp
+        return np.maximum(np.minimum(fitting, seqs * layouts.attention_dp), 1.0)
+
+
+def unit_coefficients() -> StepCoefficients:
+    """No host time, no layer overhead, every operator as measured: what calibrated coefficients multiply."""
+    assumed = read_yaml(data_root() / "hardware_db" / "efficiency" / "assumed.yaml")
+    return StepCoefficients(0.0, 0.0, 0.0, 0.0, 0.0, **assumed_values(assumed))
+
+
+def _phase(times: StepTimes, layouts: Layouts, work: StepWork, ctx: StepContext) -> PhaseTerms:
+    n = len(layouts)
+    families = np.zeros((n, len(FAMILIES)))
+    other = np.zeros(n)
+    for term, family in FAMILY_OF_TERM.items():
+        if family == "other":
+            other += times.exposed[term]
+        else:
+            families[:, FAMILIES.index(family)] += times.exposed[term]
+    sequences = work.decode_seqs if work.prefill_seqs is None else work.decode_seqs + work.prefill_seqs
+    layers = np.full(n, float(ctx.program.layers))
+    return PhaseTerms(families, other, layers, layouts.pp.astype(float), np.asarray(sequences, dtype=float))
+
+
+def _flags(layouts: Layouts, ctx: StepContext) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return np.zeros(len(layouts), dtype=bool), layouts.stage_gpus > ctx.domain
+
+
+def _aggregated(c: _Common) -> RunTerms:
+    layouts = c.layouts()
+    concurrency = c.runs["concurrency"][c.rows]
+    slots = c.slots(layouts, concurrency)
+    flags = _flags(layouts, c.ctx)
+    scheduling = Scheduling(c.budget, c.scheduler.policy == "prefill_first", *flags)
+    steps = aggregated_steps(layouts, concurrency, slots, c.traffic, scheduling)
+    return c.terms(
+        decode=_phase(step_times(c.ctx, layouts, steps.decode, *flags), layouts, steps.decode, c.ctx),
+        prefill=_phase(step_times(c.ctx, layouts, steps.prefill, *flags), layouts, steps.prefill, c.ctx),
+        concurrency=concurrency,
+        slots=slots,
+        chunks=steps.chunks,
+        prompts_per_step=steps.prompts_per_step,
+        pause=steps.pause,
+    )
+
+
+def _disaggregated(c: _Common) -> RunTerms:
+    prefill_layouts, decode_layouts = c.layouts("prefill_"), c.layouts("decode_")
+    workers = {pool: np.maximum(c.runs[f"{pool}_workers"][c.rows], 1.0) for pool in ("prefill", "decode")}
+    concurrency = c.runs["concurrency"][c.rows]
+    slots = c.slots(decode_layouts, concurrency / workers["decode"])
+    running = np.minimum(concurrency / workers["decode"], slots)
+    decode_step = decode_work(running, decode_layouts, c.traffic)
+    decode = step_times(c.ctx, decode_layouts, decode_step, *_flags(decode_layouts, c.ctx))
+    work, chunks, prompts = prefill_pool_steps(prefill_layouts, c.traffic, np.asarray(c.budget))
+    prefill = step_times(c.ctx, prefill_layouts, work, *_flags(prefill_layouts, c.ctx))
+    return c.terms(
+        decode=_phase(decode, decode_layouts, decode_step, c.ctx),
+        prefill=_phase(prefill, prefill_layouts, work, c.ctx),
+        concurrency=concurrency,
+        slots=slots * workers["decode"],
+        chunks=chunks,
+        prompts_per_step=prompts,
+        pause=np.ones(c.rows.size, dtype=bool),
+        prefill_servers=workers["prefill"] * prompts,
+    )
+
+
+def _concatenate(parts: Sequence[RunTerms]) -> RunTerms:
+    if not parts:
+        raise PlannerError("no run can be predicted")
+    joined: dict[str, Any] = {}
+    for f in fields(RunTerms):
+        values = [getattr(p, f.name) for p in parts]
+        if f.name in ("decode", "prefill"):
+            joined[f.name] = PhaseTerms(
+                *(np.concatenate([getattr(v, g.name) for v in values]) for g in fields(PhaseTerms))
+            )
+        elif isinstance(values[0], tuple):
+            joined[f.name] = tuple(x for v in values for x in v)
+        else:
+            joined[f.name] = np.concatenate(values)
+    return RunTerms(**joined)
+
+
+def predict(terms: RunTerms, coefficients: CoefficientArrays) -> LoopTimes:
+    """TTFT, TPOT and throughput of every run (whole deployment) under coefficients given run by run."""
+    c = coefficients
+    d = _step_s(terms.decode, c.decode, c.host_step_s, c)
+    m = _step_s(terms.prefill, c.prefill, c.host_prefill_step_s, c)
+    agg = aggregated(
+        terms.concurrency,
+        terms.slots,
+        terms.output_tokens,
+        d,
+        m,
+        terms.chunks,
+        terms.prompts_per_step,
+        terms.pause,
+        c.request_s,
+        terms.first_wave_share,
+    )
+    dis = disaggregated(
+        terms.concurrency,
+        terms.slots,
+        terms.output_tokens,
+        d,
+        m,
+        terms.chunks,
+        terms.prefill_servers,
+        terms.transfer_s,
+        c.request_s,
+        terms.first_wave_share,
+    )
+    pick = [np.where(terms.disaggregated, getattr(dis, f.name), getattr(agg, f.name)) for f in fields(LoopTimes)]
+    return LoopTimes(*pick)
+
+
+@dataclass(frozen=True)
+class CoefficientArrays:
+    """Calibrated coefficients run by run: (n,) seconds, (n, F) factors."""
+
+    host_step_s: Array
+    host_prefill_step_s: Array
+    host_seq_s: Array
+    layer_overhead_s: Array
+    request_s: Array
+    decode: Array
+    prefill: Array
+
+
+def _step_s(phase: PhaseTerms, factors: Array, host_step_s: Array, c: CoefficientArrays) -> Array:
+    operators = np.einsum("nf,nf->n", phase.families, factors) + phase.other
+    host = host_step_s * phase.stages + c.host_seq_s * phase.sequences
+    return np.asarray(operators + phase.layers * c.layer_overhead_s + host)
