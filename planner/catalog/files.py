@@ -19,7 +19,13 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):
-    """Safe YAML that refuses a key written twice: the second would silently win."""
+    """Safe YAML without keys written twice (the second would silently win) and without aliases of lists or mappings
+    (nested ones grow without bound when written out)."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if isinstance(node, yaml.CollectionNode) and node in self.constructed_objects:
+            raise yaml.constructor.ConstructorError(None, None, "an alias is not allowed here", node.start_mark)
+        return super().construct_object(node, deep)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
