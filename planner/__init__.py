@@ -14,7 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from planner import catalog, sheet
+    import planner.catalog as catalog
+    import planner.sheet as sheet
     from planner.catalog import load_model
     from planner.errors import InfeasibleError, InputError, PlannerError
     from planner.memory.budget import MemoryBudget, memory_budget

@@ -1,9 +1,9 @@
 """Functions for spreadsheet cells and notebooks: plain arguments in, plain numbers out, errors that say what is wrong.
 
 Every function names its unit. Models, nodes and accelerators are ids of the catalogue (``planner catalog``); a model
-may also be a path to a config.json. Layout arguments (``tp``, ``pp``, ``attention_dp``, ``ep``, ``moe_tp``) describe one
-worker as in the plan. All raise :class:`planner.InputError` for a bad argument, and :class:`planner.InfeasibleError`
-where nothing fits.
+may also be a path to a config.json. Layout arguments (``tp``, ``pp``, ``attention_dp``, ``ep``, ``moe_tp``) describe
+one worker as in the plan. All raise :class:`planner.InputError` for a bad argument, and
+:class:`planner.InfeasibleError` where nothing fits.
 """
 
 from __future__ import annotations

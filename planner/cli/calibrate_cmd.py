@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from planner.cli.options import JsonOption
-from planner.cli.output import console, log, print_json
+from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError
+from planner.search.headline import sig3
 
 app = typer.Typer(help="Fit coefficients from measured profiles.", no_args_is_help=True, rich_markup_mode=None)
 
-MeasuredArgument = Annotated[Path, typer.Argument(help="Folder of measured profiles (holds ops/).")]
+MeasuredArgument = Annotated[Path, typer.Argument(help="Folder of measured profiles, as measured/ of the project.")]
 OutFolderOption = Annotated[
     Path | None, typer.Option("--out", help="Folder to write the coefficients to; absent only prints the residuals.")
 ]
+MEASURED = Path("measured")
 
 
 @app.command("ops")
-def ops_command(measured: MeasuredArgument, out: OutFolderOption = None, as_json: JsonOption = False) -> int:
-    """Fit the operator curves from measured/ops and print the residual table."""
+def ops_command(measured: MeasuredArgument = MEASURED, out: OutFolderOption = None, as_json: JsonOption = False) -> int:
+    """Fit the operator curves from MEASURED/ops and print the residual table."""
     from planner.evidence.ops_calibrate import calibrate_ops, render_table, summary
 
-    fits = calibrate_ops(_folder(measured, "ops"), out)
-    if out is not None:
-        log(f"coefficients written to {out}")
+    with _staged(out) as folder:
+        fits = calibrate_ops(_holding(measured, "ops"), folder)
     if as_json:
         print_json({"kind": "ops", "curves": len(fits), "groups": summary(fits)})
     else:
@@ -34,7 +38,48 @@ def ops_command(measured: MeasuredArgument, out: OutFolderOption = None, as_json
     return 0
 
 
-def _folder(path: Path, part: str) -> Path:
-    if not (path / part).is_dir():
-        raise InputError("MEASURED", str(path), f"a folder of measured profiles that holds {part}/")
+@app.command("memory")
+def memory_command(
+    measured: MeasuredArgument = MEASURED,
+    out: OutFolderOption = None,
+    engine: Annotated[str, typer.Option("--engine", help="Engine of the runs.")] = "vllm",
+    as_json: JsonOption = False,
+) -> int:
+    """Fit an engine's memory coefficients from MEASURED/memory_runs.csv and print them with their residuals."""
+    from planner.evidence.memory_calibrate import calibrate_memory
+
+    _holding(measured, "memory_runs.csv")
+    with _staged(out) as folder:
+        found = calibrate_memory(measured, folder, engine=engine)
+    fitted = found["fitted"]
+    if as_json:
+        print_json({"kind": "memory", "engine": engine, "fitted": fitted})
+        return 0
+    eras = [f"from {era['from_version']}" for era in fitted]
+    names = [name for name, value in fitted[0].items() if isinstance(value, int | float) and name != "from_version"]
+    rows = [(name, *(sig3(era.get(name)) for era in fitted)) for name in names]
+    rows += [
+        (f"median |residual| {term}, GiB", *(sig3(era["median_abs_residual_gib"].get(term)) for era in fitted))
+        for term in fitted[0]["median_abs_residual_gib"]
+    ]
+    console().print(table(f"Memory coefficients of {engine}", ("", *eras), rows))
+    return 0
+
+
+@contextmanager
+def _staged(out: Path | None) -> Iterator[Path]:
+    """A scratch folder whose files move to ``out`` at the end, each whole; without ``out`` they are dropped."""
+    if out is not None and not out.is_dir():
+        raise InputError("--out", str(out), "a folder that exists")
+    with tempfile.TemporaryDirectory(prefix="planner-calibrate-") as name:
+        yield Path(name)
+        if out is not None:
+            for path in sorted(Path(name).iterdir()):
+                write_text(out / path.name, path.read_text(encoding="utf-8"))
+            log(f"coefficients written to {out}")
+
+
+def _holding(path: Path, part: str) -> Path:
+    if not (path / part).exists():
+        raise InputError("MEASURED", str(path), f"a folder of measured profiles that holds {part}")
     return path

@@ -50,7 +50,7 @@ def validate_command(
 
 def profile_kind(file: Path) -> str:
     """``memory`` or ``e2e`` by the columns of a CSV file; raises InputError where they are neither."""
-    from planner.evidence.memory_validate import COLUMNS, is_memory_table
+    from planner.evidence.memory_table import COLUMNS, is_memory_table
     from planner.evidence.runs import REQUIRED, is_end_to_end
     from planner.scenario.load import read_text
 
@@ -67,7 +67,8 @@ def profile_kind(file: Path) -> str:
 def _validated(kind: str, file: Path, known: Catalog) -> dict[str, Any]:
     """The report of a table, its rows under ``predictions``."""
     if kind == "memory":
-        from planner.evidence.memory_validate import read_rows, validate_memory
+        from planner.evidence.memory_table import read_rows
+        from planner.evidence.memory_validate import validate_memory
 
         return validate_memory(read_rows(file), known)
     from planner.evidence.e2e_validate import validate_e2e

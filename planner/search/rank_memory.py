@@ -40,7 +40,8 @@ def rank_memory(
 
     ``needed_tokens`` is one sequence that must fit, in tokens.
     """
-    seqs = engine_memory(engine).max_num_seqs(device.mem_bytes) if max_num_seqs is None else max_num_seqs
+    memory = engine_memory(engine, catalog)
+    seqs = memory.max_num_seqs(device.mem_bytes) if max_num_seqs is None else max_num_seqs
     tokens = max_num_batched_tokens
     if tokens is None:
         tokens = scheduler(catalog, engine).default_token_budget(device.mem_bytes)
@@ -49,7 +50,7 @@ def rank_memory(
         precision,
         layouts,
         device,
-        engine,
+        memory,
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         engine_version=engine_version,
