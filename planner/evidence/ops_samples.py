@@ -202,7 +202,8 @@ def _deepep(op: str, name: str, columns: tuple[str, ...]) -> Callable[[Path], It
                 "topk": rows.number("num_topk"), "ep": rows.number("node_num") * DEEPEP_RANKS_PER_NODE,
             }  # fmt: skip
             seconds = np.sum([rows.number(c) for c in columns], axis=0) * MICROSECOND
-            yield _sample(op, gpu, "deepep", "bf16", rows, inputs, dropped, seconds)
+            dtype = "fp8" if op.endswith("dispatch") else "bf16"
+            yield _sample(op, gpu, "deepep", dtype, rows, inputs, dropped, seconds)
 
     return source
 

@@ -96,25 +96,32 @@ class CurveSet:
         accelerators = self._accelerators(op)
         for accelerator, why_accelerator, accelerator_factor in accelerators:
             table = _curves_of(str(self._directory / f"{accelerator}.yaml"))
-            for candidate in rules["types"][family][dtype]:
-                for engine in rules["classes"][op].get("engines", rules["engines"][self.engine]["order"]):
-                    entry = table.get((op, engine, candidate["curve"]))
-                    if entry is None:
-                        continue
-                    notes, factor = [], 1.0
-                    if why_accelerator:
-                        notes.append(why_accelerator)
-                        factor *= accelerator_factor
-                    if engine != self.engine and "engines" not in rules["classes"][op]:
-                        notes.append(f"{self.engine} was not measured here: curve of {engine}")
-                        factor *= float(rules["engine_spread_factor"])
-                    if candidate.get("why"):
-                        notes.append(str(candidate["why"]))
-                        factor *= float(candidate["spread_factor"])
-                    return self._make(op, engine, candidate, entry, accelerator, notes, factor)
+            for candidate, engine in self._choices(op, rules["types"][family][dtype]):
+                entry = table.get((op, engine, candidate["curve"]))
+                if entry is None:
+                    continue
+                notes, factor = [], 1.0
+                if why_accelerator:
+                    notes.append(why_accelerator)
+                    factor *= accelerator_factor
+                if engine != self.engine and "engines" not in rules["classes"][op]:
+                    notes.append(f"{self.engine} was not measured here: curve of {engine}")
+                    factor *= float(rules["engine_spread_factor"])
+                if candidate.get("why"):
+                    notes.append(str(candidate["why"]))
+                    factor *= float(candidate["spread_factor"])
+                return self._make(op, engine, candidate, entry, accelerator, notes, factor)
         raise InputError(
             f"{op} of {dtype} on {self.device.id}", self.engine, "no measured curve, nor one that may stand in"
         )
+
+    def _choices(self, op: str, candidates: list[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+        """(data type, engine) pairs to try on one accelerator, nearest first."""
+        rules = self._rules["classes"][op]
+        engines = rules.get("engines", self._rules["engines"][self.engine]["order"])
+        if rules.get("own_engine_first"):
+            return [(candidate, engine) for engine in engines for candidate in candidates]
+        return [(candidate, engine) for candidate in candidates for engine in engines]
 
     def _accelerators(self, op: str) -> list[tuple[str, str, float]]:
         """Accelerators whose data may be used, best first: (id, why it is not the device's own, spread factor)."""

@@ -13,9 +13,6 @@ from planner.errors import InputError
 from planner.hardware.curves import Curve
 from planner.roofline.op_common import Array, as_array
 
-FP8_SCALE_BYTES = 4.0 / 128.0
-"""DeepEP sends one fp32 scale with every 128 fp8 values (DeepEP README, dispatch in FP8)."""
-
 
 def all_reduce(curve: Curve, message_bytes: ArrayLike, ranks: ArrayLike, domain: ArrayLike = np.inf) -> Array:
     """Seconds to sum ``message_bytes`` held by each of ``ranks``; 0 for one rank.
@@ -71,19 +68,20 @@ def send(curve: Curve, message_bytes: ArrayLike, across: ArrayLike = False) -> A
 def deepep_ll_dispatch(
     curve: Curve, tokens: ArrayLike, hidden: ArrayLike, topk: ArrayLike, ep: ArrayLike, domain: ArrayLike = 8
 ) -> Array:
-    """Seconds of a DeepEP low-latency dispatch: each rank's ``tokens`` go in fp8 to ``topk`` experts.
+    """Seconds of a DeepEP low-latency dispatch: each rank's ``tokens`` go to ``topk`` experts each.
 
-    ``ep`` ranks, ``domain`` of them to a node; the share 1 − 1/nodes of the bytes crosses the NIC, the rest the link.
+    In the curve's data type (measured in fp8 with scales). ``ep`` ranks, ``domain`` of them to a node; the share
+    1 − 1/nodes of the bytes crosses the NIC.
     """
-    size = as_array(tokens) * as_array(topk) * as_array(hidden) * (1.0 + FP8_SCALE_BYTES)
+    size = as_array(tokens) * as_array(topk) * as_array(hidden) * curve.activation_bytes
     return _deepep_low_latency(curve, size, as_array(ep), as_array(domain))
 
 
 def deepep_ll_combine(
     curve: Curve, tokens: ArrayLike, hidden: ArrayLike, topk: ArrayLike, ep: ArrayLike, domain: ArrayLike = 8
 ) -> Array:
-    """Seconds of a DeepEP low-latency combine: the expert outputs of ``tokens`` come back in bf16."""
-    size = as_array(tokens) * as_array(topk) * as_array(hidden) * 2.0
+    """Seconds of a DeepEP low-latency combine: the expert outputs of ``tokens`` come back (measured in bf16)."""
+    size = as_array(tokens) * as_array(topk) * as_array(hidden) * curve.activation_bytes
     return _deepep_low_latency(curve, size, as_array(ep), as_array(domain))
 
 
@@ -96,12 +94,12 @@ def deepep_normal_dispatch(
     domain: ArrayLike = 8,
     node_limit: ArrayLike = 4,
 ) -> Array:
-    """Seconds of a DeepEP normal dispatch of ``tokens`` per rank in fp8, notification included.
+    """Seconds of a DeepEP normal dispatch of ``tokens`` per rank, notification included.
 
     A token crosses the network once per remote node it reaches (at most ``node_limit`` nodes: group-limited routing)
     and is copied over the link to each of its distinct ranks.
     """
-    size = as_array(tokens) * as_array(hidden) * (1.0 + FP8_SCALE_BYTES)
+    size = as_array(tokens) * as_array(hidden) * curve.activation_bytes
     return _deepep_normal(curve, size, as_array(topk), as_array(ep), as_array(domain), as_array(node_limit))
 
 
@@ -114,8 +112,8 @@ def deepep_normal_combine(
     domain: ArrayLike = 8,
     node_limit: ArrayLike = 4,
 ) -> Array:
-    """Seconds of a DeepEP normal combine: as :func:`deepep_normal_dispatch` with bf16 on the wire."""
-    size = as_array(tokens) * as_array(hidden) * 2.0
+    """Seconds of a DeepEP normal combine: as :func:`deepep_normal_dispatch`, back (measured in bf16)."""
+    size = as_array(tokens) * as_array(hidden) * curve.activation_bytes
     return _deepep_normal(curve, size, as_array(topk), as_array(ep), as_array(domain), as_array(node_limit))
 
 

@@ -93,8 +93,22 @@ def test_a_device_without_the_narrow_peak_computes_in_16_bits_and_says_so(cat: C
 
 def test_library_kernels_serve_every_engine_unmarked(cat: Catalog) -> None:
     for engine in ("sglang", "vllm", "trtllm"):
-        assert not get(cat, "h200-sxm", engine, "deepep_ll_dispatch", "bf16").extrapolated
+        assert not get(cat, "h200-sxm", engine, "deepep_ll_dispatch", "fp8").extrapolated
         assert not get(cat, "h200-sxm", engine, "all_gather", "bf16").extrapolated
+
+
+def test_an_fp8_cache_is_read_in_the_engines_own_math(cat: Catalog) -> None:
+    for engine, curve_type in (("sglang", "fp8"), ("trtllm", "fp8"), ("vllm", "fp8kv")):
+        curve = get(cat, "h200-sxm", engine, "prefill_attention", "fp8")
+        assert (curve.engine, curve.dtype, curve.extrapolated) == (engine, curve_type, False)
+
+
+def test_a_16_bit_dispatch_moves_its_own_bytes_and_is_marked(cat: Catalog) -> None:
+    narrow = get(cat, "h200-sxm", "sglang", "deepep_ll_dispatch", "fp8_block")
+    wide = get(cat, "h200-sxm", "sglang", "deepep_ll_dispatch", "bf16")
+    assert (narrow.activation_bytes, wide.activation_bytes) == (1.03125, 2.0)
+    assert wide.extrapolated
+    assert wide.spread > narrow.spread
 
 
 def test_collectives_over_pcie_use_the_pcie_curve(cat: Catalog) -> None:

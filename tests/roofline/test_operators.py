@@ -101,7 +101,7 @@ def test_more_work_never_takes_less_time(gpu: str, engine: str) -> None:
 @pytest.mark.parametrize("phase", ["ll", "normal"])
 @pytest.mark.parametrize("way", ["dispatch", "combine"])
 def test_deepep_grows_with_tokens_and_nodes(gpu: str, phase: str, way: str) -> None:
-    c = curve(gpu, "sglang", f"deepep_{phase}_{way}")
+    c = curve(gpu, "sglang", f"deepep_{phase}_{way}", "fp8" if way == "dispatch" else "bf16")
     timer = getattr(op, f"deepep_{phase}_{way}")
     tokens = np.array([1.0, 16.0, 128.0, 1024.0])
     assert np.all(np.diff(timer(c, tokens, 7168, 8, 16)) > 0)
@@ -137,7 +137,7 @@ def test_crossing_nodes_costs_more_than_staying_inside() -> None:
 
 
 def test_a_missing_nic_is_an_error_not_a_guess() -> None:
-    c = replace(curve("h200-sxm", "sglang", "deepep_ll_dispatch"), nic_bw=None)
+    c = replace(curve("h200-sxm", "sglang", "deepep_ll_dispatch", "fp8"), nic_bw=None)
     assert op.deepep_ll_dispatch(c, 8, 7168, 8, 8) > 0
     with pytest.raises(InputError, match="network bandwidth"):
         op.deepep_ll_dispatch(c, 8, 7168, 8, 16)

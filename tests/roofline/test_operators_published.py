@@ -26,7 +26,7 @@ DEEPEP_LOW_LATENCY_US = {8: (77, 114), 16: (118, 195), 32: (155, 273), 64: (173,
 def test_deepep_low_latency_on_h800(cat: Catalog, ep: int) -> None:
     known = curve_set(cat, "h800-sxm")
     dispatch, combine = DEEPEP_LOW_LATENCY_US[ep]
-    got_d = op.deepep_ll_dispatch(known.get("deepep_ll_dispatch", "bf16"), 128, 7168, 8, ep) * 1e6
+    got_d = op.deepep_ll_dispatch(known.get("deepep_ll_dispatch", "fp8"), 128, 7168, 8, ep) * 1e6
     got_c = op.deepep_ll_combine(known.get("deepep_ll_combine", "bf16"), 128, 7168, 8, ep) * 1e6
     assert got_d == pytest.approx(dispatch, rel=0.2)
     assert got_c == pytest.approx(combine, rel=0.3)
