@@ -66,6 +66,19 @@ class RunTerms:
     engine: tuple[str, ...]
     generation: tuple[str, ...]
 
+    def take(self, mask: NDArray[np.bool_]) -> RunTerms:
+        """The runs selected by a boolean mask of shape (n,)."""
+        taken: dict[str, Any] = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, PhaseTerms):
+                taken[f.name] = PhaseTerms(*(getattr(value, g.name)[mask] for g in fields(PhaseTerms)))
+            elif isinstance(value, tuple):
+                taken[f.name] = tuple(np.array(value, dtype=object)[mask])
+            else:
+                taken[f.name] = value[mask]
+        return RunTerms(**taken)
+
 
 @dataclass(frozen=True)
 class ReadingRules:
