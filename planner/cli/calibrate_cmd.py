@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import JsonOption
+from planner.cli.options import CatalogOption, JsonOption
 from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError
 from planner.search.headline import sig3
@@ -64,6 +64,41 @@ def memory_command(
     ]
     console().print(table(f"Memory coefficients of {engine}", ("", *eras), rows))
     return 0
+
+
+@app.command("e2e")
+def e2e_command(
+    measured: MeasuredArgument = MEASURED,
+    out: OutFolderOption = None,
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Fit the engines' coefficients from MEASURED/e2e_runs.csv and print their residuals in sample."""
+    from planner.catalog import catalog as open_catalog
+    from planner.evidence.e2e_calibrate import calibrate_e2e
+
+    _holding(measured, "e2e_runs.csv")
+    with _staged(out) as folder:
+        document = calibrate_e2e(measured, folder, open_catalog(catalog))
+    if as_json:
+        print_json({"kind": "e2e", **document})
+        return 0
+    groups = {"all engines": document["pooled"]["pooled"]}
+    for engine, found in document["engines"].items():
+        groups[engine] = found["pooled"]
+        groups |= {f"{engine} on {generation}": fit for generation, fit in found["generations"].items()}
+    metrics = [f"{metric}_{figure}" for metric in ("tpot", "ttft") for figure in ("median_ape", "p90_ape", "bias")]
+    rows = [
+        (name, f"{fit['runs']:,}", *(_percent(fit["residuals"].get(metric)) for metric in metrics))
+        for name, fit in groups.items()
+    ]
+    columns = ("coefficients of", "runs", *(metric.replace("_", " ") for metric in metrics))
+    console().print(table("End-to-end fit: residuals in sample", columns, rows))
+    return 0
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""export"""
+"""What leaves the planner: reference pages from its own schemas and docstrings."""

@@ -303,8 +303,8 @@ class Scenario(Schema):
     slo: Slo = Field(description="Limits on TTFT, TBT, TPOT, whole requests and completion.")
     objective: Objective = Field("lowest_cost", description="What ranks the feasible candidates.")
     economics: Economics = Field(default_factory=Economics, description="Your own prices.")
-    reliability: Reliability = Field(default_factory=Reliability, description="Headroom for failures.")
-    search: Search = Field(default_factory=Search, description="What to try.")
+    reliability: Reliability = Field(default_factory=Reliability, description="Nodes kept spare for failures.")
+    search: Search = Field(default_factory=Search, description="Serving modes and concurrency to try.")
 
     @model_validator(mode="after")
     def _modes_have_hardware(self) -> Self:
