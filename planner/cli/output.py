@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
@@ -21,8 +22,16 @@ PIPE_WIDTH = 140
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on standard output; numbers that JSON cannot hold are refused by the encoder."""
-    print(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False))
+    """One JSON document on standard output; numbers that JSON cannot hold (NaN, infinity) are null."""
+    print(json.dumps(_finite(document), ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def log(text: str) -> None:

@@ -196,14 +196,10 @@ class Candidate(Schema):
     throughput_rps: float | None = Field(None, description="Requests per second, whole deployment.")
     output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
     input_tokens_per_s_per_gpu: float | None = Field(None, description="Input tokens per second and GPU.")
-    output_tokens_per_s_per_user: float | None = Field(
-        None, description="Output tokens per second of one request."
-    )
+    output_tokens_per_s_per_user: float | None = Field(None, description="Output tokens per second of one request.")
     concurrency: float = Field(description="Requests in flight over the whole deployment.")
     concurrency_per_worker: float | None = Field(None, description="Requests in flight in one worker.")
-    max_concurrency: float | None = Field(
-        None, description="Requests that memory would hold, whole deployment."
-    )
+    max_concurrency: float | None = Field(None, description="Requests that memory would hold, whole deployment.")
     settings: OperatingPoint = Field(default_factory=OperatingPoint, description="Engine settings assumed.")
     memory_gib: MemoryGib = Field(description="Memory of the fullest rank in GiB.")
     usd_per_hour: float | None = Field(None, description="Price of the whole deployment in USD per hour.")
@@ -212,9 +208,7 @@ class Candidate(Schema):
     interval: dict[str, Interval] = Field(default_factory=dict, description="Interval by metric.")
     slo: tuple[SloCheck, ...] = Field((), strict=False, description="Every limit and how it stands.")
     binding: str = Field(description="What binds, in one sentence.")
-    explanation: tuple[str, ...] = Field(
-        (), strict=False, description="Why not better, sentence by sentence."
-    )
+    explanation: tuple[str, ...] = Field((), strict=False, description="Why not better, sentence by sentence.")
     breakdown: Breakdown = Field(default_factory=Breakdown, description="Where a step's time goes.")
     traffic: tuple[TierTraffic, ...] = Field((), strict=False, description="Bytes per fabric tier.")
     evidence: Evidence = Field(default_factory=Evidence, description="How near measured runs are.")
@@ -313,12 +307,8 @@ class Plan(_Document):
     scenario: Scenario = Field(description="The question, with everything it read from files.")
     identity: Identity = Field(description="What the numbers are numbers of (of the first candidate).")
     versions: Versions = Field(description="What the plan was made with.")
-    candidates: tuple[Candidate, ...] = Field(
-        (), strict=False, description="Feasible deployments, best first."
-    )
-    pareto: tuple[ParetoPoint, ...] = Field(
-        (), strict=False, description="Points not beaten in every respect."
-    )
+    candidates: tuple[Candidate, ...] = Field((), strict=False, description="Feasible deployments, best first.")
+    pareto: tuple[ParetoPoint, ...] = Field((), strict=False, description="Points not beaten in every respect.")
     rejected: tuple[Rejection, ...] = Field((), strict=False, description="Why the others fail, by reason.")
     nearest_misses: tuple[NearestMiss, ...] = Field(
         (), strict=False, description="What comes nearest, where nothing is feasible."
@@ -351,10 +341,14 @@ class Plan(_Document):
         return validate(cls, check_mapping(load_yaml(text, where, MAX_PLAN_BYTES), where), where)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per candidate, nested keys joined by dots (``memory_gib.kv``); breakdown and texts stay
-        out.
+        """One row per candidate, nested keys joined by dots (``memory_gib.kv``); breakdown and texts stay out.
+
+        Raises PlannerError where pandas is not installed.
         """
-        import pandas as pd
+        try:
+            import pandas as pd
+        except ImportError:
+            raise PlannerError("to_frame needs pandas: install the package with its [sheet] extra") from None
 
         keep_out = {"breakdown", "evidence", "explanation", "slo", "traffic"}
         rows = [c.model_dump(mode="json", exclude=keep_out) for c in self.candidates]

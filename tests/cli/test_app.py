@@ -13,7 +13,7 @@ import plan_data
 import pytest
 
 from planner.cli import run
-from planner.search.plan_schema import Plan
+from planner.search.plan_schema import Estimate, Plan
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHAT = str(EXAMPLES / "deepseek-r1-h200.yaml")
@@ -28,8 +28,22 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         questions.append(scenario)
         return plan_data.plan("405B" not in scenario.name, scenario=scenario)
 
+    def fake_estimate(scenario: Any, layout: Any, *, node: Any, concurrency: Any, catalog: Any) -> Estimate:
+        questions.append((layout.row(0), node, concurrency))
+        whole = plan_data.plan(scenario=scenario)
+        fits = layout.tp[0] > 1
+        return Estimate(
+            scenario=scenario,
+            identity=whole.identity,
+            candidate=whole.candidates[0],
+            feasible=bool(fits),
+            rejected=() if fits else whole.rejected[:1],
+            assumptions=whole.assumptions,
+            versions=whole.versions,
+        )
+
     module = types.ModuleType("planner.search.planning")
-    module.plan = fake  # type: ignore[attr-defined]
+    module.plan, module.estimate = fake, fake_estimate  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "planner.search.planning", module)
     return questions
 
@@ -74,6 +88,20 @@ def test_nothing_feasible_is_3(answered: list[Any], capsys: pytest.CaptureFixtur
     assert "memory" in printed.err
     assert run(["plan", path]) == 3
     assert "Nearest misses" in capsys.readouterr().out
+
+
+def test_estimate(answered: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["estimate", CHAT, "--tp", "8", "--ep", "8", "--concurrency", "64", "--node", "dgx-h200"]
+    assert run([*args, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["feasible"] is True
+    assert document["candidate"]["tpot_ms"]["mean"] == 43.1
+    layout, node, concurrency = answered[0]
+    assert (layout["tp"], layout["moe_tp"], layout["ep"], node, concurrency) == (8, 1, 8, "dgx-h200", 64)
+    assert run(args) == 0
+    assert "A decode step" in capsys.readouterr().out
+    assert run(["estimate", CHAT]) == 3
+    assert "160.2 GiB" in capsys.readouterr().err
 
 
 BAD_USAGE = [

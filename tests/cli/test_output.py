@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from planner.cli.output import write_text
+from planner.cli.output import print_json, write_text
 from planner.errors import InputError
 
 
@@ -44,3 +45,8 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [float("nan"), 1.5, float("inf")], "b": {"c": None}})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5, None], "b": {"c": None}}
