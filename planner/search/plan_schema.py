@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, field_serializer
 
 from planner.catalog.validation import check_mapping, validate
+from planner.errors import PlannerError
 from planner.scenario.base import Schema
 from planner.scenario.identity import Identity
 from planner.scenario.schema import Scenario
