@@ -33,7 +33,7 @@ def compare_command(
         return 0
     out = console()
     for side, path in (("a", a), ("b", b)):
-        out.print(f"{side} = {path.name}: {document['answer'][side]}", markup=False)
+        out.print(f"{side} = {path.name}: {document['answer'][side]}", markup=False, soft_wrap=True)
     for title, key in (
         ("Identity tuple", "identity_difference"),
         ("Versions", "version_difference"),

@@ -75,19 +75,20 @@ def render_estimate(answer: Estimate) -> None:
     from planner.search.headline import deployment, sig3, with_interval
 
     out, c = console(), answer.candidate
-    out.print(deployment(c), style="bold", markup=False)
+    out.print(deployment(c), style="bold", markup=False, soft_wrap=True)
     out.print(
         f"TTFT {with_interval(c.ttft_ms.mean, c.interval.get('ttft_ms'))} ms · "
         f"TPOT {with_interval(c.tpot_ms.mean, c.interval.get('tpot_ms'))} ms · "
         f"{sig3(c.output_tokens_per_s_per_gpu)} output tokens/s per GPU · {sig3(c.concurrency)} in flight",
         markup=False,
+        soft_wrap=True,
     )
-    out.print(f"Bound by: {c.binding}", markup=False)
+    out.print(f"Bound by: {c.binding}", markup=False, soft_wrap=True)
     if c.slo:
         out.print(slo_table(c.slo))
     render_breakdown(out, c)
     render_memory(out, c)
     for mark in c.evidence.marks:
-        out.print(f"  ! {mark.subject}: {mark.text}", markup=False)
+        out.print(f"  ! {mark.subject}: {mark.text}", markup=False, soft_wrap=True)
     for text in answer.assumptions:
-        out.print(f"  · {text}", markup=False)
+        out.print(f"  · {text}", markup=False, soft_wrap=True)

@@ -186,6 +186,7 @@ def _render(document: dict[str, Any]) -> None:
         f" {document['engine_version'] or '(newest known)'}: {'fits' if document['fits'] else 'does not fit'}",
         style="bold",
         markup=False,
+        soft_wrap=True,
     )
     out.print(memory_table("Memory of the fullest rank, GiB", MemoryGib(**document["memory_gib"])))
     out.print(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PIPE_WIDTH = 140
+PIPE_WIDTH = 160
 """Columns of a table that is not shown in a terminal."""
 
 

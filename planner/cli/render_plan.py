@@ -19,12 +19,12 @@ MEMORY_TERMS = ("weights", "kv", "workspace", "collectives", "graphs", "runtime"
 def render_plan(plan: Plan, top: int) -> None:
     """Prints ``plan`` with at most ``top`` candidates."""
     out = console()
-    out.print(headline(plan), style="bold", markup=False)
+    out.print(headline(plan), style="bold", markup=False, soft_wrap=True)
     best = plan.best
     if best is not None:
-        out.print(f"Bound by: {best.binding}", markup=False)
+        out.print(f"Bound by: {best.binding}", markup=False, soft_wrap=True)
         for sentence in best.explanation:
-            out.print(f"  {sentence}", markup=False)
+            out.print(f"  {sentence}", markup=False, soft_wrap=True)
         out.print(candidate_table(plan, top))
         if best.slo:
             out.print(slo_table(best.slo))
@@ -41,11 +41,11 @@ def render_plan(plan: Plan, top: int) -> None:
     if best is not None and best.evidence.marks:
         out.print("Extrapolated", style="bold")
         for mark in best.evidence.marks:
-            out.print(f"  ! {mark.subject}: {mark.text}", markup=False)
+            out.print(f"  ! {mark.subject}: {mark.text}", markup=False, soft_wrap=True)
     if plan.assumptions:
         out.print("Assumptions", style="bold")
         for text in plan.assumptions:
-            out.print(f"  · {text}", markup=False)
+            out.print(f"  · {text}", markup=False, soft_wrap=True)
     v = plan.versions
     out.print(f"planner {v.planner} · catalogue {v.catalogue} · coefficients {v.coefficients}", style="dim")
 

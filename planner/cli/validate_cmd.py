@@ -129,7 +129,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 def _render(out: Console, document: Mapping[str, Any]) -> None:
     out.print(f"{document['kind']}: {document['predicted']} of {document['rows']} rows predicted", style="bold")
     for reason, count in document["failed"].items():
-        out.print(f"  {count} × {reason}", markup=False)
+        out.print(f"  {count} × {reason}", markup=False, soft_wrap=True)
     out.print(table("Errors", _COLUMNS, _metric_rows("", document["metrics"]), text=2))
     groups = [row for g in document["groups"] for row in _metric_rows(f"{g['group']} = {g['value']}", g["metrics"])]
     if groups:
