@@ -71,6 +71,8 @@ def read_json(path: Path) -> dict[str, Any]:
         data = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(str(path), "JSON", f"{error.msg} in line {error.lineno}") from None
+    except RecursionError:
+        raise InputError(str(path), "JSON", "nested too deeply") from None
     if not isinstance(data, dict):
         raise InputError(str(path), data, "must be a mapping of keys to values")
     return data

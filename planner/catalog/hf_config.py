@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from planner.catalog.files import read_yaml
 from planner.catalog.hf import deepseek, dense, linear, moe
 from planner.catalog.hf.draft import Draft
@@ -86,7 +88,7 @@ def spec_from_hf_config(config: Mapping[str, Any], id: str | None = None) -> Mod
     defaults = _defaults()
     reader = ConfigReader(text, defaults[model_type], prefix)
     reader.understood("model_type", "vision_config", "torch_dtype", "dtype")
-    draft = ARCHITECTURES[model_type](reader)
+    draft = _draft(ARCHITECTURES[model_type], reader)
     quantization = _quantization(config, text, reader)
     tied = _tied(config, reader)
     reader.refuse_leftovers()
@@ -99,6 +101,15 @@ def spec_from_hf_config(config: Mapping[str, Any], id: str | None = None) -> Mod
         draft.notes.append("The config names no dtype: bf16 taken for weights that are not quantised.")
     name = str(config.get("_name_or_path") or "") or None
     return _assemble(draft, id, name, str(model_type), tied, vision, precision)
+
+
+def _draft(read: Callable[[ConfigReader], Draft], reader: ConfigReader) -> Draft:
+    try:
+        return read(reader)
+    except ValidationError as error:  # a value that the specification's own schema refuses
+        first = error.errors(include_url=False)[0]
+        keys = [".".join(str(part) for part in first["loc"]) or error.title]
+        raise UnsupportedArchitectureError(keys, f"{error.title}: {first['msg']}") from None
 
 
 def _assemble(

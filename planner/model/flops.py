@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 Phase = Literal["prefill", "decode"]
 
 _DELTA_RULE_FLOPS = 7.0
-"""Per cell of the state and token: decay 1, read by the key 2, rank-one update 2, read by the query 2 (gated delta rule,
-arXiv:2412.06464, equation 10)."""
+"""Per cell of the state and token: decay 1, read by the key 2, rank-one update 2, read by the query 2 (gated delta
+rule, arXiv:2412.06464, equation 10)."""
 
 
 def linear_flops_per_token(spec: ModelSpec, *, mtp: bool = False) -> dict[str, float]:
@@ -46,8 +46,8 @@ def linear_flops_per_token(spec: ModelSpec, *, mtp: bool = False) -> dict[str, f
 def attention_flops(spec: ModelSpec, new_tokens: ArrayLike, past_tokens: ArrayLike, phase: Phase = "prefill") -> Array:
     """FLOPs of all attention cores when a sequence with ``past_tokens`` cached gets ``new_tokens`` more; broadcasts.
 
-    MLA differs by phase: prefill expands K and V per head (2 x heads x (qk_nope + qk_rope + v) a pair of tokens), decode
-    works on the latent (2 x heads x (2 x kv_lora_rank + qk_rope)). Raises InputError for negative token counts.
+    MLA differs by phase: prefill expands K and V per head (2 x heads x (qk_nope + qk_rope + v) a pair of tokens),
+    decode works on the latent (2 x heads x (2 x kv_lora_rank + qk_rope)). Raises InputError for negative counts.
     """
     new, past = np.asarray(new_tokens, dtype=float), np.asarray(past_tokens, dtype=float)
     if np.any(new < 0) or np.any(past < 0):
@@ -59,7 +59,7 @@ def attention_flops(spec: ModelSpec, new_tokens: ArrayLike, past_tokens: ArrayLi
 
 
 def seen_pairs(new: ArrayLike, past: ArrayLike, limit: float | None = None) -> Array:
-    """Pairs (query, visible key) of a causal pass: sum over the new tokens of min(tokens up to and including it, limit)."""
+    """Pairs (query, visible key) of a causal pass: sum over new tokens of min(tokens up to it, limit)."""
     new, past = np.asarray(new, dtype=float), np.asarray(past, dtype=float)
     if limit is None:
         return np.asarray(new * past + new * (new + 1) / 2)
@@ -108,6 +108,6 @@ def _mla_flops(a: MlaAttention, new: Array, past: Array, phase: Phase) -> Array:
 
 
 def forward_flops_per_token(spec: ModelSpec, context_tokens: ArrayLike, phase: Phase = "decode") -> Array:
-    """FLOPs of one token that sees ``context_tokens`` predecessors: linear layers and attention cores; shape of context."""
+    """FLOPs of one token with ``context_tokens`` predecessors: linear layers and attention cores; shape of context."""
     linear = sum(linear_flops_per_token(spec).values())
     return linear + attention_flops(spec, 1, context_tokens, phase)

@@ -22,7 +22,7 @@ _16_BIT_BYTES = 2
 class Format:
     """``bits`` per value without scales; ``compute`` is the type that a GEMM on such weights runs in.
 
-    Weight-only formats (int4 groups, mxfp4 weights with 16-bit activations) compute in bf16: they save bytes, not FLOPs.
+    Weight-only formats (int4 groups, mxfp4 with 16-bit activations) compute in bf16: they save bytes, not FLOPs.
     """
 
     name: str

@@ -77,7 +77,7 @@ class PrecisionPlan:
             found = resolve_kv_format(name) if key == "kv" else resolve_format(name)
             if key == "default":
                 reach = WEIGHT_CLASSES if found.is_high_precision else QUANTISED_BY_DEFAULT
-                changes = {c: found.name for c in reach} | changes
+                changes = dict.fromkeys(reach, found.name) | changes
             else:
                 changes[key] = found.name
         if "norm" in changes and not FORMATS[changes["norm"]].is_high_precision:

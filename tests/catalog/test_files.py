@@ -46,6 +46,9 @@ def test_broken_json_names_the_line(tmp_path: Path) -> None:
     path.write_text('{\n "a": }')
     with pytest.raises(InputError, match="line 2"):
         files.read_json(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="nested"):
+        files.read_json(path)
     path.write_text("[1]")
     with pytest.raises(InputError, match="mapping"):
         files.read_json(path)

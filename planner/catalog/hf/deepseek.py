@@ -59,7 +59,7 @@ def _deepseek(reader: ConfigReader, indexer: Indexer | None) -> Draft:
         groups=reader.optional_integer("n_group") or 1,
         groups_per_token=reader.optional_integer("topk_group") or 1,
     )
-    first, every = reader.integer("first_k_dense_replace"), reader.integer("moe_layer_freq")
+    first, every = reader.integer("first_k_dense_replace", minimum=0), reader.integer("moe_layer_freq")
     moe = [i >= first and i % every == 0 for i in range(count)]
     draft.layers = [("mla", "moe" if m else "dense") for m in moe]
     if all(moe):

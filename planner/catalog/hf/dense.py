@@ -89,6 +89,7 @@ def phi3(reader: ConfigReader) -> Draft:
     reader.require("attention_bias", [False], "Phi-3 has no attention bias")
     reader.require("mlp_bias", [False], "Phi-3 has no MLP bias")
     reader.require("lm_head_bias", [False], "a biased head is not understood")
+    reader.require("full_attn_mod", [1], "only full attention on every layer is understood")
     window = reader.optional_integer("sliding_window")
     keys = add_windowed(draft, gqa(reader), [window is not None] * depth(reader), window)
     draft.names = _FUSED_PHI3
@@ -128,6 +129,6 @@ def gemma3(reader: ConfigReader) -> Draft:
 def _gemma(reader: ConfigReader, draft: Draft, windowed: list[bool], qk_norm: str) -> Draft:
     bias = reader.flag("attention_bias")
     attention = gqa(reader, qkv_bias=bias, o_bias=bias, qk_norm=qk_norm)
-    keys = add_windowed(draft, attention, windowed, reader.integer("sliding_window"))
+    keys = add_windowed(draft, attention, windowed, reader.integer("sliding_window", "sliding_window_size"))
     draft.norms_per_layer = 4
     return _finish(draft, keys, DenseFeedForward(intermediate_size=reader.integer("intermediate_size")))

@@ -26,7 +26,7 @@ def mixtral(reader: ConfigReader) -> Draft:
 def sparse_layers(reader: ConfigReader) -> list[bool]:
     """Which layers are MoE in Qwen MoE models: every decoder_sparse_step-th but those in mlp_only_layers."""
     step = reader.optional_integer("decoder_sparse_step") or 1
-    dense = {int(i) for i in reader.items("mlp_only_layers")}
+    dense = set(reader.integers("mlp_only_layers"))
     return [i not in dense and (i + 1) % step == 0 for i in range(depth(reader))]
 
 
@@ -98,7 +98,7 @@ def llama4(reader: ConfigReader) -> Draft:
         local = [False] * count
     width = reader.integer("intermediate_size")
     step = reader.integer("interleave_moe_layer_step")
-    moe_layers = {int(i) for i in reader.items("moe_layers")} or set(range(step - 1, count, step))
+    moe_layers = set(reader.integers("moe_layers")) or set(range(step - 1, count, step))
     draft.feed_forwards["moe"] = MoeFeedForward(
         experts=reader.integer("num_local_experts"),
         experts_per_token=reader.integer("num_experts_per_tok"),
@@ -121,7 +121,7 @@ def llama4(reader: ConfigReader) -> Draft:
 
 def _llama4_local(reader: ConfigReader, count: int) -> list[bool]:
     types = layer_types(reader, ("chunked_attention", "full_attention"))
-    rope = reader.items("no_rope_layers")
+    rope = reader.integers("no_rope_layers")
     interval = reader.optional_integer("no_rope_layer_interval") or 4
     if types is not None:
         return [t == "chunked_attention" for t in types]
@@ -157,7 +157,7 @@ def minimax_m2(reader: ConfigReader) -> Draft:
     """MiniMax-M2: q and k normed over all heads; its MTP modules are configured but not in the checkpoint."""
     draft = start(reader)
     count = depth(reader)
-    kinds = reader.items("attn_type_list")
+    kinds = reader.integers("attn_type_list")
     if any(kind != 1 for kind in kinds):
         raise UnsupportedArchitectureError([reader.key("attn_type_list")], "only 1 (softmax attention) is understood")
     reader.require("qk_norm_type", ["per_layer"], "known: per_layer")
@@ -191,7 +191,7 @@ def glm4_moe(reader: ConfigReader) -> Draft:
     count = depth(reader)
     norm = "per_head" if reader.flag("use_qk_norm") else "none"
     draft.attentions["full"] = gqa(reader, qkv_bias=reader.flag("attention_bias"), qk_norm=norm)
-    dense = reader.integer("first_k_dense_replace")
+    dense = reader.integer("first_k_dense_replace", minimum=0)
     width = reader.integer("moe_intermediate_size")
     draft.feed_forwards["dense"] = DenseFeedForward(intermediate_size=reader.integer("intermediate_size"))
     draft.feed_forwards["moe"] = MoeFeedForward(

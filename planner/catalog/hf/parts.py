@@ -7,6 +7,9 @@ from planner.catalog.hf.reader import ConfigReader
 from planner.catalog.model_spec import GqaAttention
 from planner.errors import UnsupportedArchitectureError
 
+MAX_LAYERS = 10_000
+"""Far above any model; keeps a broken config from filling memory with layers."""
+
 
 def start(reader: ConfigReader) -> Draft:
     """Sizes that every decoder has."""
@@ -18,7 +21,10 @@ def start(reader: ConfigReader) -> Draft:
 
 
 def depth(reader: ConfigReader) -> int:
-    return reader.integer("num_hidden_layers")
+    layers = reader.integer("num_hidden_layers")
+    if layers > MAX_LAYERS:
+        raise UnsupportedArchitectureError([reader.key("num_hidden_layers")], f"at most {MAX_LAYERS}, not {layers}")
+    return layers
 
 
 def gqa(
@@ -35,6 +41,8 @@ def gqa(
     kv_heads = reader.optional_integer("num_key_value_heads") or heads
     hidden = reader.integer("hidden_size")
     head_dim = reader.optional_integer("head_dim", "kv_channels")
+    if head_dim == 0:
+        raise UnsupportedArchitectureError([reader.key("head_dim")], "must be at least 1, not 0")
     if head_dim is None:
         if hidden % heads:
             raise UnsupportedArchitectureError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,8 +38,8 @@ class Scheme:
 
 def dtype_format(dtype: object) -> str:
     """bf16, fp16 or fp32 of a torch dtype name (missing: bf16, what every engine's auto gives)."""
-    name = dtype.removeprefix("torch.") if isinstance(dtype, str) else dtype
-    if name not in _DTYPES:
+    name = dtype.removeprefix("torch.") if isinstance(dtype, str) else None
+    if name not in _DTYPES or not isinstance(dtype, str | None):
         raise UnsupportedArchitectureError(["torch_dtype"], f"dtype {dtype!r} is not understood")
     return _DTYPES[name]
 
@@ -53,7 +52,11 @@ def class_formats(draft: Draft, dtype: object, quantization: Mapping[str, Any] |
     formats = {"default": dtype_format(dtype)}
     if not quantization:
         return formats
-    scheme = _scheme(quantization)
+    try:
+        scheme = _scheme(quantization)
+    except (TypeError, AttributeError, ValueError, re.error):
+        # Schemes are read key by key as their writers nest them; a part of another type is not understood either.
+        raise UnsupportedArchitectureError(["quantization_config"], "its structure is not understood") from None
     for tensor_class, modules in _modules(draft).items():
         if tensor_class not in scheme.only:
             continue
@@ -196,7 +199,7 @@ def _listed(patterns: object) -> Callable[[str], bool]:
         if text.startswith("re:"):
             expressions.append(f"(?:{text[3:]})")
         else:
-            part = fnmatch.translate(text).removesuffix(r"\Z")
+            part = re.escape(text).replace(r"\*", ".*").replace(r"\?", ".")
             expressions.append(rf"(?:(?:.*\.)?{part}(?:\..*)?$)")
     if not expressions:
         return lambda name: False

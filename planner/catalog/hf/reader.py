@@ -8,37 +8,45 @@ from typing import Any
 
 from planner.errors import UnsupportedArchitectureError
 
+MAX_INTEGER = 2**31 - 1
+"""No size, count or length in a config is larger; beyond it a product of two would stop fitting array integers."""
+
 _STRUCTURAL = re.compile(
     r"(num_|^n_|_n_|dim|size|rank|head|layer|expert|window|chunk|attn|attention|ssm|mamba|conv|lora|quant|sparse"
-    r"|moe|mlp|ffn|bias|norm|mtp|nextn|share|kv|depth|width|cross|memory|compress|engram|altup|laurel|ngram)"
+    r"|moe|mlp|ffn|bias|norm|mtp|nextn|share|kv|depth|width|cross|memory|compress|engram|altup|laurel|ngram|index|topk|cache|loop|recur|hyper|latent|delta|encoder)"
 )
-"""Names that would change parameters, FLOPs or bytes if they meant something."""
+"""Names that would change parameters, FLOPs or bytes whatever their value."""
 
 _HARMLESS_TEXT = """
-_attn_implementation _attn_implementation_autoset _name_or_path add_cross_attention architectures
-attention_dropout attention_multiplier attn_dropout_prob attn_implementation attn_logit_softcapping
-attn_pdrop attn_scale attn_temperature_tuning auto_map aux_loss_alpha bad_words_ids boi_token_index
-bos_token_id cache_implementation chunk_size_feed_forward classifier_dropout cross_attention_hidden_size
-decoder_start_token_id diversity_penalty do_sample dropout_rng early_stopping emb_dropout_prob embd_pdrop
-embedding_multiplier encoder_no_repeat_ngram_size eoi_token_index eos_token_id ep_size eps
-final_logit_softcapping finetuning_task floor_scale for_llm_class hidden_act hidden_activation
-hidden_dropout id2label ignore_index image_grid_pinpoints image_seq_length image_token_id image_token_index
-initial_context_length initializer_range is_decoder is_encoder_decoder kv_cache_dtype label2id
-layer_norm_eps layer_norm_epsilon layernorm_epsilon length_penalty logits_scaling max_length
-media_placeholder_token_id min_length mlp_dropout mm_tokens_per_image moe_router_enable_expert_parallel
-no_repeat_ngram_size norm_eps norm_topk_prob num_beam_groups num_beams num_logits_to_keep
+add_cross_attention architectures attention_multiplier attn_dropout_prob attn_implementation attn_logit_softcapping
+attn_pdrop attn_scale attn_temperature_tuning auto_map aux_loss_alpha bad_words_ids cache_implementation
+chunk_size_feed_forward cross_attention_hidden_size diversity_penalty do_sample dropout_rng early_stopping
+emb_dropout_prob embd_pdrop embedding_multiplier encoder_no_repeat_ngram_size ep_size eps final_logit_softcapping
+finetuning_task flash_attention floor_scale for_llm_class hidden_act hidden_activation id2label ignore_index
+image_grid_pinpoints image_seq_length initial_context_length initializer_range is_decoder is_encoder_decoder
+kv_cache_dtype label2id layer_norm_epsilon layernorm_epsilon length_penalty logits_scaling max_length max_seq_len
+max_sequence_length min_length mm_tokens_per_image model_max_length moe_router_enable_expert_parallel n_ctx
+n_positions no_repeat_ngram_size norm_topk_prob num_beam_groups num_beams num_labels num_logits_to_keep
 num_return_sequences onnx_safe original_max_position_embeddings output_attentions output_hidden_states
-output_router_logits output_scores pad_token_id partial_rotary_factor prefix pretraining_tp
-projector_hidden_act pruned_heads query_pre_attn_scalar remove_invalid_values repetition_penalty resid_pdrop
-residual_multiplier return_dict rms_norm_eps rope_interleaved rope_local_base_freq rope_parameters
-rope_scaling rope_theta rotary_dim rotary_emb_base rotary_pct routed_scaling_factor router_aux_loss_coef
-router_jitter_noise router_z_loss_coef scale_attn_weights scoring_func sep_token_id seq_aux softmax_in_fp32
+output_router_logits output_scores partial_rotary_factor prefix pretraining_tp projector_hidden_act pruned_heads
+query_pre_attn_scalar remove_invalid_values repetition_penalty resid_pdrop residual_multiplier return_dict
+rope_interleaved rope_local_base_freq rope_parameters rope_scaling rope_theta rotary_dim rotary_emb_base rotary_pct
+routed_scaling_factor router_jitter_noise scale_attn_weights scoring_func seq_aux seq_length softmax_in_fp32
 swiglu_limit task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p
-torchscript transformers_version typical_p use_bfloat16 use_cache use_cache_kernel use_cache_quantization
-use_dynamic_ntk use_flash_attn use_logn_attn use_unified_vision_chunk video_token_id
+torchscript typical_p use_bfloat16 use_cache use_cache_kernel use_cache_quantization use_dynamic_ntk
+use_flash_attention use_flash_attention_2 use_flash_attn use_logn_attn use_unified_vision_chunk
 vision_feature_select_strategy
 """
 _HARMLESS = frozenset(_HARMLESS_TEXT.split())
+
+
+def _may_be_structural(name: str, value: object) -> bool:
+    """Counts, lists and mappings always may; flags, text and fractions by their name; what is not set never."""
+    if value in (None, False, 0, "", [], {}):
+        return False
+    if isinstance(value, list | dict) or (isinstance(value, int) and not isinstance(value, bool) and value > 1):
+        return True
+    return _STRUCTURAL.search(name) is not None
 
 
 class ConfigReader:
@@ -67,11 +75,13 @@ class ConfigReader:
         value = self._config.get(name)
         return self._defaults.get(name) if value is None else value
 
-    def integer(self, *names: str) -> int:
-        """The first of ``names`` that is set."""
+    def integer(self, *names: str, minimum: int = 1) -> int:
+        """The first of ``names`` that is set; at least ``minimum``."""
         value = self.optional_integer(*names)
         if value is None:
             raise UnsupportedArchitectureError([self.key(names[0])], "this key is required and missing")
+        if value < minimum:
+            raise UnsupportedArchitectureError([self.key(names[0])], f"must be at least {minimum}, not {value}")
         return value
 
     def optional_integer(self, *names: str) -> int | None:
@@ -79,8 +89,10 @@ class ConfigReader:
         for name, value in values.items():
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-                raise UnsupportedArchitectureError([self.key(name)], f"must be a whole number, not {value!r}")
+            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            if isinstance(value, bool) or not whole or not 0 <= value <= MAX_INTEGER:
+                why = f"must be a whole number from 0 to {MAX_INTEGER}, not {value!r}"
+                raise UnsupportedArchitectureError([self.key(name)], why)
             return int(value)
         return None
 
@@ -106,6 +118,13 @@ class ConfigReader:
             raise UnsupportedArchitectureError([self.key(name)], f"must be a list, not {value!r}")
         return list(value)
 
+    def integers(self, name: str) -> list[int]:
+        """A list of whole numbers (flags count as 0 and 1); empty where it is not set."""
+        values = self.items(name)
+        if not all(isinstance(v, int) for v in values):
+            raise UnsupportedArchitectureError([self.key(name)], f"must be a list of whole numbers, not {values!r}")
+        return [int(v) for v in values]
+
     def require(self, name: str, allowed: Iterable[object], why: str) -> None:
         """Refuses a value of ``name`` outside ``allowed`` (None, a missing key, always passes)."""
         value = self.raw(name)
@@ -123,9 +142,9 @@ class ConfigReader:
             for name, value in self._config.items()
             if name not in self._read
             and name not in _HARMLESS
+            and not name.startswith("_")
             and not name.endswith(("_token_id", "_token_index", "_dropout", "_eps", "_loss_coef", "_version"))
-            and value not in (None, False, 0, "", [], {})
-            and _STRUCTURAL.search(name)
+            and _may_be_structural(name, value)
         ]
         if bad:
             raise UnsupportedArchitectureError(

@@ -32,7 +32,8 @@ def _encoder_layer(width: int, inner: int) -> int:
 def _siglip_tower(vision: ConfigReader) -> int:
     """SiglipVisionModel without pooling head."""
     vision.require("vision_use_head", [False], "a pooling head is not understood")
-    vision.understood("num_attention_heads", "num_channels", "model_type", "use_head", "num_image_tokens")
+    vision.understood("num_attention_heads", "num_channels", "model_type", "num_image_tokens")
+    vision.understood("projection_dim", "vocab_size")  # of the paired text tower, absent here
     width, inner = vision.integer("hidden_size"), vision.integer("intermediate_size")
     patch = vision.integer("patch_size")
     positions = (vision.integer("image_size") // patch) ** 2
@@ -106,8 +107,8 @@ def _kimi_vl(vision: ConfigReader, top: ConfigReader, hidden: int) -> int:
     width, inner = vision.integer("hidden_size"), vision.integer("intermediate_size")
     patch = vision.integer("patch_size")
     rows, cols = vision.integer("init_pos_emb_height"), vision.integer("init_pos_emb_width")
-    merge_rows, merge_cols = vision.items("merge_kernel_size") or [2, 2]
-    merged = width * merge_rows * merge_cols
+    vision.require("merge_kernel_size", [[2, 2]], "the projector's width is known for 2 x 2 merging")
+    merged = width * 2 * 2
     tower = _linear(patch * patch * _CHANNELS, width) + rows * cols * width + _layer_norm(width)
     tower += vision.integer("num_hidden_layers") * _encoder_layer(width, inner)
     return tower + _layer_norm(width) + _linear(merged, merged) + _linear(merged, hidden)
