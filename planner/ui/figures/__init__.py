@@ -1,0 +1,1 @@
+"""Figures as plain functions of a plan or a candidate; nothing here knows Streamlit."""

@@ -1,0 +1,55 @@
+"""What all figures share: margins, legend, hover box, behaviour under a finger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+
+CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "pan2d", "autoScale2d"],
+}
+"""Plotly's own buttons: enlarge, shrink, restore, save as picture."""
+
+
+def finish(figure: go.Figure, height: int, legend_title: str | None = None) -> go.Figure:
+    """Common layout. Dragging scrolls the page instead of drawing a zoom box: on a phone there is no other way past
+    a figure.
+    """
+    figure.update_layout(
+        height=height,
+        margin={"l": 8, "r": 12, "t": 8, "b": 8},
+        dragmode=False,
+        hovermode="closest",
+        hoverlabel={"align": "left", "namelength": -1},
+        legend={
+            "orientation": "h",
+            "traceorder": "normal",
+            "yanchor": "bottom",
+            "y": 1.02,
+            "xanchor": "left",
+            "x": 0,
+            "font": {"size": 11},
+            "title": {"text": legend_title or "", "font": {"size": 11}},
+            "itemclick": False,
+            "itemdoubleclick": False,
+        },
+        modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
+        uniformtext={"minsize": 10, "mode": "hide"},
+    )
+    figure.update_xaxes(automargin=True)
+    figure.update_yaxes(automargin=True)
+    return figure
+
+
+def spread(values: list[float]) -> float:
+    """Largest over smallest positive value; 1 where there is none."""
+    positive = [v for v in values if v > 0]
+    return max(positive) / min(positive) if positive else 1.0
+
+
+def log_axis(values: list[float]) -> bool:
+    """Whether a logarithmic axis reads better: all positive, over more than a factor of ten."""
+    return bool(values) and min(values) > 0 and spread(values) > 10

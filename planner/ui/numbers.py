@@ -1,0 +1,91 @@
+"""Numbers as people read them: three significant digits, a unit, thousands set apart."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_UP, Decimal
+
+from planner.search.plan_schema import Interval
+
+NONE = "–"
+
+
+def sig(value: float | None, digits: int = 3) -> str:
+    """``value`` to ``digits`` significant digits; a dash for None. Whole digits are never dropped into e-notation
+    below a trillion.
+    """
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    exact_value = Decimal(repr(float(value)))
+    # Half up, as the browser rounds the numbers of a table: the same number reads the same everywhere.
+    rounded = exact_value.quantize(Decimal(1).scaleb(exact_value.adjusted() + 1 - digits), ROUND_HALF_UP)
+    magnitude = rounded.adjusted()
+    if magnitude < -4 or magnitude >= 12:
+        return f"{rounded:.{digits - 1}e}"
+    places = max(digits - 1 - magnitude, 0)
+    return f"{rounded:,.{places}f}"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands set apart; fractional counts keep three significant digits."""
+    if value is None:
+        return NONE
+    return f"{int(value):,}" if float(value).is_integer() else sig(value)
+
+
+def exact(value: float | None) -> str:
+    """A number that a person gave, as they gave it, with thousands set apart."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
+
+
+def duration(ms: float | None) -> str:
+    """Milliseconds as µs, ms, s or min, whichever reads shortest."""
+    if ms is None:
+        return NONE
+    if abs(ms) < 1:
+        return f"{sig(ms * 1e3)} µs"
+    if abs(ms) < 1e3:
+        return f"{sig(ms)} ms"
+    if abs(ms) < 120e3:
+        return f"{sig(ms / 1e3)} s"
+    return f"{sig(ms / 60e3)} min"
+
+
+def dollars(value: float | None) -> str:
+    """US dollars."""
+    return NONE if value is None else f"${sig(value)}"
+
+
+def gib(value: float | None) -> str:
+    """GiB."""
+    return NONE if value is None else f"{sig(value)} GiB"
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction of one as a percentage without decimals from 10 % on."""
+    if fraction is None:
+        return NONE
+    value = 100 * fraction
+    return f"{value:.0f} %" if abs(value) >= 10 or value == 0 else f"{sig(value, 2)} %"
+
+
+def span(interval: Interval | None, scale: float = 1.0) -> str | None:
+    """The 80 % interval as "low–high" in the metric's unit times ``scale``; None where there is none."""
+    if interval is None:
+        return None
+    return f"{sig(interval.low80 * scale)}–{sig(interval.high80 * scale)}"
+
+
+def quantity(value: float | None, unit: str | None) -> str:
+    """``value`` with its unit, latencies in the unit that reads shortest."""
+    if value is None:
+        return NONE
+    if unit == "ms":
+        return duration(value)
+    if unit in ("GPUs", "gpus", "nodes", "sequences", "requests", "tokens", "experts", "heads", "layers"):
+        return f"{count(value)} {unit}"
+    return f"{sig(value)} {unit}" if unit else sig(value)

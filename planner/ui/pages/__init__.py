@@ -1,0 +1,1 @@
+"""Pages of the session; each answers one question."""

@@ -1,0 +1,122 @@
+"""The table of candidates: sortable, with units in the headers; choosing a row chooses the candidate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from planner.search.plan_schema import Candidate, Plan
+from planner.ui import state
+from planner.ui.i18n import _
+from planner.ui.numbers import count
+from planner.ui.words import layout_help, node_label, servings, short_deployment
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 500
+"""Rows sent to the browser; the plan's YAML has them all."""
+_THREE_DIGITS = "%.3g"
+
+
+def frame(plan: Plan) -> pd.DataFrame:
+    """One row per candidate, best first; numbers as numbers, so that columns sort."""
+    import pandas as pd
+
+    return pd.DataFrame([_row(c) for c in plan.candidates[:SHOWN]])
+
+
+def _row(c: Candidate) -> dict[str, Any]:
+    return {
+        "rank": c.rank,
+        "layout": short_deployment(c),
+        "node": node_label(c.node),
+        "serving": servings()[c.serving],
+        "gpus": c.gpus,
+        "usd": c.usd_per_mtok.output,
+        "rate": c.output_tokens_per_s_per_gpu,
+        "goodput": c.goodput_rps,
+        "ttft": c.ttft_ms.mean,
+        "tpot": c.tpot_ms.mean,
+        "concurrency": c.concurrency,
+        "kv": c.memory_gib.kv,
+        "joules": c.joules_per_token,
+        "extrapolated": c.evidence.extrapolated,
+    }
+
+
+def columns(layout_px: int) -> dict[str, Any]:
+    """Headers with units, help texts and three significant digits."""
+
+    def number(label: str, help: str) -> Any:
+        return st.column_config.NumberColumn(label, help=help, format=_THREE_DIGITS)
+
+    return {
+        "rank": st.column_config.NumberColumn("#", help=_("1 is best by the objective."), pinned=True, width=40),
+        "layout": st.column_config.TextColumn(_("Workers × layout"), help=layout_help(), width=layout_px),
+        "node": st.column_config.TextColumn(_("Node")),
+        "serving": st.column_config.TextColumn(_("Serving")),
+        "gpus": st.column_config.NumberColumn(_("GPUs"), help=_("Of the whole deployment.")),
+        "usd": number(_("$ / Mtok out"), _("US dollars per million output tokens.")),
+        "rate": number(_("out tok/s/GPU"), _("Output tokens per second and GPU.")),
+        "goodput": number(_("goodput, req/s"), _("Requests per second that meet every limit.")),
+        "ttft": number(_("TTFT, ms"), _("Mean time to first token.")),
+        "tpot": number(_("TPOT, ms"), _("Mean time per output token after the first.")),
+        "concurrency": number(_("in flight"), _("Requests in flight over the whole deployment.")),
+        "kv": number(_("KV, GiB"), _("KV cache of the fullest GPU.")),
+        "joules": number(_("J / tok"), _("Energy per output token.")),
+        "extrapolated": st.column_config.CheckboxColumn(
+            _("extrapolated"), help=_("Something about it lies outside what was measured.")
+        ),
+    }
+
+
+_ORDER = ("rank", "layout", "usd", "rate", "ttft", "tpot", "gpus", "goodput", "concurrency", "kv", "joules")
+
+
+def order(plan: Plan) -> list[str]:
+    """Columns from left to right: what tells the rows apart first."""
+    told_apart = []
+    if len({c.node for c in plan.candidates}) > 1:
+        told_apart.append("node")
+    if len({c.serving for c in plan.candidates}) > 1:
+        told_apart.append("serving")
+    same = [k for k in ("node", "serving") if k not in told_apart]
+    return [*_ORDER[:2], *told_apart, *_ORDER[2:], "extrapolated", *same]
+
+
+def _layout_px(plan: Plan) -> int:
+    """Width that shows the longest layout, within reason."""
+    longest = max((len(short_deployment(c)) for c in plan.candidates[:SHOWN]), default=0)
+    return min(max(round(6.2 * longest) + 20, 140), 340)
+
+
+def show(plan: Plan, key: str) -> None:
+    """The table; ``key`` tells one plan's selection from another's."""
+    st.subheader(
+        _("Candidates"),
+        help=_("Click a header to sort, the box before a row to see that deployment."),
+        anchor=False,
+    )
+    table = frame(plan).dropna(axis="columns", how="all")
+    chart = f"candidates.{key}"
+    st.dataframe(
+        table,
+        hide_index=True,
+        column_order=order(plan),
+        column_config=columns(_layout_px(plan)),
+        key=chart,
+        on_select=lambda: _picked(chart, plan),
+        selection_mode="single-row",
+        height=min(38 + 35 * len(table), 388),
+        alt=_("Candidates, best first"),
+    )
+    more = len(plan.candidates) - len(table)
+    if more > 0:
+        st.caption(_("{n} more are in the plan's YAML.").format(n=count(more)))
+
+
+def _picked(chart: str, plan: Plan) -> None:
+    rows = ((st.session_state.get(chart) or {}).get("selection") or {}).get("rows") or []
+    state.choose(plan.candidates[rows[0]].rank if rows else None)

@@ -1,0 +1,31 @@
+"""What went wrong, in one sentence, and what to do."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.errors import InputError, PlannerError
+from planner.ui.i18n import _
+from planner.ui.text import plain, sentence
+
+
+def message(error: PlannerError) -> str:
+    """The error as a sentence, safe for Markdown, its field in bold."""
+    text = str(error)
+    if isinstance(error, InputError) and text.startswith(error.field):
+        rest = text[len(error.field) :].lstrip(": ")
+        return f"**{plain(error.field)}**: {plain(sentence(rest))}"
+    return plain(sentence(text))
+
+
+def show(error: PlannerError) -> None:
+    """An error in place of the answer."""
+    st.header(_("This cannot be planned yet"), anchor=False)
+    st.error(message(error), icon=":material/edit:")
+    st.caption(_("Mend it on the left, or start from an example."))
+
+
+def notice(error: PlannerError) -> None:
+    """An error above an answer that still stands."""
+    st.error(message(error), icon=":material/upload_file:")
+    st.caption(_("Nothing was changed by it; the plan below is that of the scenario on the left."))

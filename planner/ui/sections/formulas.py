@@ -1,0 +1,41 @@
+"""The "how is this computed" boxes."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.search.plan_schema import Candidate, Phase, Plan
+from planner.ui import formula
+from planner.ui.formula import Formula
+from planner.ui.i18n import _
+
+
+def memory(candidate: Candidate) -> None:
+    """How the memory budget adds up."""
+    with st.expander(_("How is this computed?"), key="how.memory"):
+        _draw(formula.memory(candidate.memory_gib))
+
+
+def step(candidate: Candidate, phase: Phase) -> None:
+    """How the step time adds up."""
+    with st.expander(_("How is this computed?"), key="how.step"):
+        _draw(formula.step(candidate, phase))
+
+
+def figures(plan: Plan, candidate: Candidate) -> None:
+    """How cost and concurrency follow from rates and times."""
+    shown = {
+        _("Cost"): formula.cost(candidate),
+        _("Requests in flight"): formula.in_flight(candidate, plan.scenario.workload.output_tokens.mean()),
+    }
+    with st.expander(_("How are the figures computed?"), key="how.figures"):
+        for name, one in shown.items():
+            if one is not None:
+                st.markdown(f"**{name}**")
+                _draw(one)
+
+
+def _draw(one: Formula) -> None:
+    st.latex(one.symbols)
+    st.latex(one.numbers)
+    st.caption(one.source)

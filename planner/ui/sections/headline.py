@@ -1,0 +1,227 @@
+"""The answer first: one sentence, five figures, what binds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from planner.scenario.schema import Scenario
+from planner.search.plan_schema import Candidate, Interval, Plan, SloCheck
+from planner.ui.i18n import _
+from planner.ui.numbers import count, dollars, duration, exact, gib, percent, sig, span
+from planner.ui.sections import formulas
+from planner.ui.text import plain, sentence
+from planner.ui.words import (
+    arrival_kinds,
+    deployment,
+    latencies,
+    layout_help,
+    objectives,
+    percentiles,
+    reason_name,
+    serving_help,
+)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One of the five figures. ``chip`` (the 80 % interval where there is one) and ``note`` stand below the value,
+    ``met`` is the SLO mark (None: no limit), ``marks`` say what the number is extrapolated from.
+    """
+
+    label: str
+    value: str
+    chip: str | None
+    note: str
+    help: str
+    met: bool | None = None
+    marks: tuple[str, ...] = ()
+
+
+def show(plan: Plan, candidate: Candidate) -> None:
+    """Sentence, figures and binding limit of ``candidate``."""
+    st.header(plain(deployment(candidate)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
+    st.caption(question(plan.scenario) + _which(plan, candidate))
+    for column, figure in zip(st.columns(5, gap="small"), figures(candidate), strict=True):
+        with column:
+            _metric(figure)
+    st.markdown(_("**What binds:** {text}").format(text=plain(sentence(candidate.binding))))
+    left, right = st.columns(2, gap="small")
+    if candidate.explanation:
+        with left, st.expander(_("Why not better?"), key="why"):
+            st.markdown("\n".join(f"- {plain(sentence(t))}" for t in candidate.explanation))
+    with right if candidate.explanation else left:
+        formulas.figures(plan, candidate)
+
+
+def question(scenario: Scenario) -> str:
+    """The question in one line, safe for Markdown: what is served, for which traffic, ranked by what."""
+    work = scenario.workload
+    arrival = work.arrival
+    if arrival.kind == "closed_loop":
+        load = _("{n} requests in flight").format(n=count(arrival.concurrency))
+    else:
+        load = _("{rate} requests/s, {kind}").format(rate=exact(arrival.rate()), kind=arrival_kinds()[arrival.kind])
+    return _("{model} · {load} · {input} tokens in, {output} out · {objective}").format(
+        model=plain(scenario.model),
+        load=plain(load),
+        input=exact(round(work.input_tokens.mean())),
+        output=exact(round(work.output_tokens.mean())),
+        objective=plain(objectives()[scenario.objective].lower()),
+    )
+
+
+def _which(plan: Plan, candidate: Candidate) -> str:
+    if candidate == plan.best:
+        return _(" · best of {n} candidates").format(n=count(plan.feasible or len(plan.candidates)))
+    return _(" · candidate {rank}, chosen by you").format(rank=candidate.rank)
+
+
+def figures(candidate: Candidate) -> list[Figure]:
+    """The five figures of a candidate, in the order they are read."""
+    return [
+        _cost(candidate),
+        _throughput(candidate),
+        _latency(candidate, "ttft_ms", ("ttft_ms",)),
+        _latency(candidate, "tpot_ms", ("tbt_ms", "tpot_ms")),
+        _memory(candidate),
+    ]
+
+
+def interval_of(candidate: Candidate, *keys: str) -> Interval | None:
+    """The first interval that the candidate carries under one of ``keys``."""
+    return next((candidate.interval[k] for k in keys if k in candidate.interval), None)
+
+
+def _cost(c: Candidate) -> Figure:
+    keys = ("usd_per_mtok_output", "usd_per_mtok", "usd_per_mtok.output")
+    known = c.usd_per_hour is not None
+    return Figure(
+        _("Cost per million output tokens"),
+        dollars(c.usd_per_mtok.output),
+        span(interval_of(c, *keys)),
+        _("{usd} per hour").format(usd=dollars(c.usd_per_hour)) if known else _("no price known"),
+        _("All cost of the deployment, spares included, over its output tokens; input tokens are not charged apart."),
+        marks=_marks(c, *keys),
+    )
+
+
+def _throughput(c: Candidate) -> Figure:
+    key = "output_tokens_per_s_per_gpu"
+    return Figure(
+        _("Output tokens/s per GPU"),
+        sig(c.output_tokens_per_s_per_gpu),
+        span(interval_of(c, key)),
+        _("goodput {n} req/s").format(n=sig(c.goodput_rps)),
+        _(
+            "Output tokens of the whole deployment over its GPUs. Goodput counts only the requests "
+            "that meet every limit."
+        ),
+        marks=_marks(c, key, "goodput_rps"),
+    )
+
+
+def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
+    """The latency with a limit, as it was judged; without one, the mean of ``fallback``."""
+    checks = [k for k in c.slo if k.metric in metrics]
+    check = next((k for k in checks if not k.met), checks[0] if checks else None)
+    metric = check.metric if check else fallback
+    name, short, meaning = latencies()[metric]
+    value = check.value if check else getattr(c, metric).mean
+    judged = check.judged_on if check else "mean"
+    inside = interval_of(c, f"{metric}_{judged}", f"{metric}.{judged}", *((metric,) if judged == "mean" else ()))
+    if inside is not None:
+        meaning += " " + _("Below the value: where measured runs fall 80 % of the time.")
+    return Figure(
+        f"{name}, {percentiles().get(judged, judged)}",
+        duration(value),
+        None if inside is None else f"{duration(inside.low80)}–{duration(inside.high80)}",
+        limit_text(check) if check else _("no limit"),
+        f"{short}: {meaning}",
+        None if check is None else all(k.met for k in checks),
+        marks=_marks(c, metric),
+    )
+
+
+def limit_text(check: SloCheck) -> str:
+    """A limit and, where the value compared is not the one it names, which was compared."""
+    if check.percentile == check.judged_on:
+        return _("limit {limit}").format(limit=duration(check.limit))
+    return _("limit {limit} at {percentile}").format(
+        limit=duration(check.limit), percentile=percentiles().get(check.percentile, check.percentile)
+    )
+
+
+def _memory(c: Candidate) -> Figure:
+    m = c.memory_gib
+    used, chip = in_use_gib(c), None
+    if used is None:
+        free, note = m.capacity - m.total, _("of {gib}").format(gib=gib(m.capacity))
+    else:
+        free = m.kv - used
+        note = _("of {gib} KV cache").format(gib=gib(m.kv))
+        if m.kv:
+            chip = _("{share} in use").format(share=percent(used / m.kv))
+    return Figure(
+        _("Memory left per GPU"),
+        gib(free),
+        chip,
+        note,
+        _(
+            "KV cache of the fullest GPU that the requests in flight leave free. What the engine reserves "
+            "besides it is in the memory figure below."
+        ),
+        marks=_marks(c, "memory_gib"),
+    )
+
+
+def in_use_gib(c: Candidate) -> float | None:
+    """KV cache that the requests in flight take on the fullest GPU; None where the plan does not say."""
+    if not c.max_concurrency:
+        return None
+    return c.memory_gib.kv * min(c.concurrency / c.max_concurrency, 1.0)
+
+
+def _marks(c: Candidate, *subjects: str) -> tuple[str, ...]:
+    """What the candidate's evidence says about a figure."""
+    return tuple(m.text for m in c.evidence.marks if m.subject in subjects)
+
+
+def _metric(figure: Figure) -> None:
+    icon = {True: ":green[:material/check_circle:]", False: ":red[:material/error:]", None: ""}[figure.met]
+    meaning = {True: _("Within the limit."), False: _("Over the limit."), None: ""}[figure.met]
+    lines = [figure.help, meaning, *(_("Extrapolated: {why}").format(why=plain(sentence(m))) for m in figure.marks)]
+    with st.container(border=True, gap=None, height="stretch"):
+        st.caption(f"{icon} {figure.label}" if icon else figure.label, help=" ".join(t for t in lines if t))
+        st.metric(
+            figure.label,
+            f"≈ {figure.value}" if figure.marks else figure.value,
+            delta=None if figure.chip is None else plain(figure.chip),
+            delta_color={True: "green", False: "red", None: "off"}[figure.met],  # type: ignore[arg-type]
+            delta_arrow="off",
+            label_visibility="collapsed",
+        )
+        st.caption(plain(figure.note))
+
+
+def nothing_feasible(plan: Plan) -> None:
+    """The first lines where no deployment serves the scenario: that, and the limit that binds."""
+    st.header(_("Nothing serves this as asked"), anchor=False)
+    st.caption(question(plan.scenario))
+    st.error(binding_limit(plan), icon=":material/block:")
+
+
+def binding_limit(plan: Plan) -> str:
+    """The limit that the nearest miss breaks, in one sentence, safe for Markdown."""
+    if plan.nearest_misses:
+        miss = plan.nearest_misses[0]
+        return _("**{reason}.** Nearest: {text}").format(
+            reason=plain(reason_name(miss.reason)), text=plain(sentence(miss.text))
+        )
+    if plan.rejected:
+        first = max(plan.rejected, key=lambda r: r.count)
+        return _("**{reason}.** Nearest: {text}").format(
+            reason=plain(reason_name(first.reason)), text=plain(sentence(first.example))
+        )
+    return _("No layout of this model is possible on the hardware chosen.")

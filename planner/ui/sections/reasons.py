@@ -1,0 +1,109 @@
+"""Why the others fail, what comes nearest, what was assumed, how near the evidence is."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.search.plan_schema import Candidate, NearestMiss, Plan, Rejection
+from planner.ui.figures.common import CONFIG
+from planner.ui.figures.misses import misses_bar
+from planner.ui.i18n import _, ngettext
+from planner.ui.numbers import count, quantity, sig
+from planner.ui.text import plain, sentence
+from planner.ui.words import node_label, reason_name, servings
+
+
+def show_rejections(plan: Plan) -> None:
+    """One sentence a reason, most frequent first."""
+    if not plan.rejected:
+        return
+    st.subheader(_("Why others fail"), anchor=False)
+    tried = _("{evaluated} combinations of layout and load were tried, {feasible} hold every limit.")
+    if plan.evaluated:
+        st.caption(tried.format(evaluated=count(plan.evaluated), feasible=count(plan.feasible)))
+    for r in sorted(plan.rejected, key=lambda r: -r.count):
+        st.markdown(rejection(r))
+
+
+def rejection(r: Rejection) -> str:
+    """A reason as sentences, safe for Markdown."""
+    parts = [
+        ngettext("**{reason}** ({n} time).", "**{reason}** ({n} times).", r.count).format(
+            reason=plain(reason_name(r.reason)), n=count(r.count)
+        ),
+        _("Nearest: {text}").format(text=plain(sentence(r.example))),
+    ]
+    numbers = need(r)
+    if numbers and not says(r.example, r.needed):
+        parts.append(numbers)
+    if r.fix:
+        parts.append(_("Smallest change: {fix}").format(fix=plain(sentence(r.fix))))
+    return "- " + " ".join(parts)
+
+
+def need(r: Rejection | NearestMiss) -> str:
+    """Needed and available in one sentence, safe for Markdown; empty where the numbers are not known."""
+    if r.needed is None or r.available is None:
+        return ""
+    return _("Needed {needed}, available {available}.").format(
+        needed=plain(quantity(r.needed, r.unit)), available=plain(quantity(r.available, r.unit))
+    )
+
+
+def says(text: str, value: float | None) -> bool:
+    """Whether ``text`` gives ``value`` already, to two or more digits."""
+    if value is None:
+        return False
+    written = {sig(value), sig(value, 2), sig(value, 4), f"{value:g}", f"{value:,.0f}", f"{value:.1f}"}
+    return any(w in text for w in written)
+
+
+def show_misses(plan: Plan) -> None:
+    """What almost serves the scenario, and the change that would make it do so."""
+    if not plan.nearest_misses:
+        return
+    st.subheader(_("What comes nearest"), anchor=False)
+    for i, m in enumerate(plan.nearest_misses, start=1):
+        with st.container(border=True):
+            st.markdown(
+                f"**{i}. {plain(node_label(m.node))} · {plain(m.layout.describe())} · {plain(servings()[m.serving])}**"
+            )
+            st.markdown(f"{plain(sentence(m.text))} {'' if says(m.text, m.needed) else need(m)}")
+            if m.fix:
+                st.markdown(_(":material/build: **Would fit with:** {fix}").format(fix=plain(sentence(m.fix))))
+    figure = misses_bar(plan.nearest_misses)
+    if figure is not None:
+        st.plotly_chart(figure, config=CONFIG, key="misses", alt=_("Needed and available of the nearest misses"))
+
+
+def show_evidence(candidate: Candidate) -> None:
+    """How near measured runs are, and each number that stands on weaker ground."""
+    evidence = candidate.evidence
+    st.subheader(
+        _("How certain"),
+        help=_("Intervals come from errors against measured runs; outside of what was measured they are wider."),
+        anchor=False,
+    )
+    if evidence.distance:
+        st.markdown(plain(sentence(evidence.distance)))
+    if evidence.extrapolated or evidence.marks:
+        st.warning(_("Some numbers stand on weaker ground than the rest."), icon=":material/trending_flat:")
+    for mark in evidence.marks:
+        st.markdown(f"- **{plain(mark.subject)}**: {plain(sentence(mark.text))}")
+    if not (evidence.distance or evidence.marks or evidence.extrapolated):
+        st.caption(_("Nothing about this candidate is marked as extrapolated."))
+
+
+def show_assumptions(plan: Plan) -> None:
+    """Every assumption, and the versions that the numbers were made with."""
+    st.subheader(_("Assumed"), anchor=False)
+    if plan.assumptions:
+        st.markdown("\n".join(f"- {plain(sentence(a))}" for a in plan.assumptions))
+    else:
+        st.caption(_("Nothing was assumed beyond the scenario."))
+    v = plan.versions
+    st.caption(
+        _("Planner {planner} · catalogue {catalogue} · coefficients {coefficients}").format(
+            planner=plain(v.planner), catalogue=plain(v.catalogue), coefficients=plain(v.coefficients)
+        )
+    )

@@ -1,0 +1,33 @@
+"""The frame around the pages: title, sidebar, errors, navigation."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.ui import sidebar, state
+from planner.ui.i18n import _
+from planner.ui.pages import plan
+from planner.ui.sections import errors
+
+SIDEBAR_PX = 360
+"""Wide enough for a number with its unit and a choice beside it; folds away on a phone."""
+
+
+def main() -> None:
+    """Draws the session; ``app.py`` calls it at every run."""
+    st.set_page_config(
+        page_title=_("Capacity planner for LLM inference"),
+        page_icon=":material/speed:",
+        layout="wide",
+        initial_sidebar_state=SIDEBAR_PX,
+    )
+    state.start()
+    page = st.navigation([st.Page(plan.show, title=_("Plan"), icon=":material/target:", url_path="plan", default=True)])
+    error = sidebar.show()
+    told = state.reported()
+    if told is not None:
+        errors.notice(told)
+    if error is not None:
+        errors.show(error)
+    else:
+        page.run()

@@ -1,0 +1,72 @@
+"""Serving engine, number formats."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.scenario.schema import EngineOptions
+from planner.ui.i18n import _
+from planner.ui.sidebar.form import Form
+from planner.ui.words import engines, precision_classes
+
+
+def show(form: Form) -> None:
+    """Engine with its options, precision by tensor class."""
+    with st.expander(_("Precision")):
+        st.caption(_("Number format by kind of tensor. Empty: as in the checkpoint."))
+        formats = {f: f for f in _formats()}
+        own = _("as in the checkpoint")
+        for name, label in precision_classes().items():
+            form.select(f"precision.{name}", label, formats, optional=own)
+    with st.expander(_("Engine")):
+        form.select("engine.name", _("Engine"), engines())
+        form.text("engine.version", _("Version"), placeholder=_("newest that is known"))
+        _options(form)
+
+
+def _options(form: Form) -> None:
+    own = _("engine's own")
+    help = {name: info.description for name, info in EngineOptions.model_fields.items()}
+    form.real(
+        "option.gpu_memory_utilization",
+        _("Part of GPU memory used, 0–1"),
+        help["gpu_memory_utilization"],
+        low=0.01,
+        high=1.0,
+        step=0.01,
+        optional=own,
+    )
+    form.whole("option.max_num_seqs", _("Most sequences in a step"), help["max_num_seqs"], optional=own)
+    form.whole(
+        "option.max_num_batched_tokens",
+        _("Most tokens in a step"),
+        help["max_num_batched_tokens"],
+        optional=own,
+    )
+    form.whole("option.max_model_len", _("Longest context, tokens"), help["max_model_len"], optional=own)
+    form.three_way("option.chunked_prefill", _("Chunked prefill"), help["chunked_prefill"])
+    form.three_way("option.cuda_graphs", _("CUDA graphs"), help["cuda_graphs"])
+    form.three_way("option.two_batch_overlap", _("Two-batch overlap"), help["two_batch_overlap"])
+    form.whole(
+        "option.redundant_experts",
+        _("Copies of hot experts"),
+        help["redundant_experts"],
+        low=0,
+        high=100_000,
+        optional=own,
+    )
+    form.real(
+        "option.expert_skew",
+        _("Unevenness of expert use"),
+        help["expert_skew"],
+        high=100.0,
+        step=0.1,
+        optional=own,
+    )
+
+
+@st.cache_data(show_spinner=False)
+def _formats() -> list[str]:
+    from planner.model.precision import FORMATS
+
+    return list(FORMATS)

@@ -1,0 +1,82 @@
+"""Scenarios in and out: the gallery of examples, YAML up and down."""
+
+from __future__ import annotations
+
+import re
+
+import streamlit as st
+
+from planner.errors import PlannerError
+from planner.ui import gallery, state, upload
+from planner.ui.i18n import _
+
+_PICK, _FILE = "pick.example", "load.file"
+_MEGABYTES = upload.MAX_UPLOAD_BYTES >> 20
+
+
+def gallery_picker() -> None:
+    """The examples; picking one replaces the scenario."""
+    names = {e.id: e.scenario.name for e in gallery.examples()}
+    current = state.example_id()
+    st.session_state[_PICK] = current
+    st.selectbox(
+        _("Start from an example"),
+        list(names),
+        key=_PICK,
+        format_func=lambda i: names[i],
+        index=None,
+        placeholder=_("your own scenario"),
+        on_change=_picked,
+        help=_("Each one is a complete scenario. Change anything below and the plan follows."),
+    )
+    if current is not None and state.edited():
+        st.button(
+            _("Undo all changes"),
+            icon=":material/undo:",
+            on_click=state.load_example,
+            args=(current,),
+            width="stretch",
+        )
+
+
+def _picked() -> None:
+    id = st.session_state.get(_PICK)
+    if id is not None:
+        state.load_example(id)
+
+
+def load_and_save() -> None:
+    """Scenario YAML from the visitor's disk and to it."""
+    st.subheader(_("Files"), divider="gray")
+    st.download_button(
+        _("Save scenario (YAML)"),
+        data=state.scenario().to_yaml(),
+        file_name=f"{file_stem(state.scenario().name)}.scenario.yaml",
+        mime="application/yaml",
+        icon=":material/download:",
+        on_click="ignore",
+        width="stretch",
+    )
+    st.file_uploader(
+        _("Load a scenario or a plan (YAML)"),
+        type=["yaml", "yml"],
+        key=_FILE,
+        max_upload_size=_MEGABYTES,
+        on_change=_uploaded,
+        help=_("A plan brings the scenario that it answers. At most {n} MB.").format(n=_MEGABYTES),
+    )
+
+
+def _uploaded() -> None:
+    file = st.session_state.get(_FILE)
+    if file is None:
+        return
+    try:
+        state.load(upload.scenario_from_text(upload.decode(file.getvalue(), _("the file")), _("the file")))
+    except PlannerError as error:
+        state.report(error)
+
+
+def file_stem(name: str) -> str:
+    """A file name made of the scenario's name: letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "scenario"

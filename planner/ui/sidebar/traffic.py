@@ -1,0 +1,78 @@
+"""How long requests are, how they arrive, what the prefix cache holds."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.ui.i18n import _
+from planner.ui.sidebar.form import Form, columns
+from planner.ui.words import arrival_kinds, length_kinds
+
+
+def show(form: Form) -> None:
+    """Lengths, arrival, hit rate."""
+    st.subheader(_("Traffic"), divider="gray")
+    _length(form, "in", _("Input tokens"), _("Prompt length of a request, cached prefix included."))
+    _length(form, "out", _("Output tokens"), _("Generated tokens of a request."))
+    _arrival(form)
+    form.real(
+        "hit_percent",
+        _("Prefix cache hits, % of input tokens"),
+        _("Part of the prompt tokens whose keys and values are still cached from an earlier request."),
+        high=100.0,
+        step=5.0,
+    )
+
+
+def _length(form: Form, short: str, label: str, help: str) -> None:
+    kinds = length_kinds()
+    if form.defaults[f"{short}.kind"] != "empirical":
+        kinds.pop("empirical")
+    left, right = columns([1, 1])
+    with left:
+        kind = form.select(f"{short}.kind", label, kinds, help=help)
+    if kind == "fixed":
+        with right:
+            form.whole(f"{short}.tokens", _("tokens each"))
+    elif kind == "uniform":
+        with right:
+            form.whole(f"{short}.min", _("from"))
+            form.whole(f"{short}.max", _("to"))
+    elif kind == "lognormal":
+        with right:
+            form.real(f"{short}.mean", _("mean"), low=1.0, step=100.0)
+            form.real(
+                f"{short}.p95",
+                _("95 % are below"),
+                _("The 95th percentile: above the mean and at most 3.87 times the mean."),
+                low=1.0,
+                step=100.0,
+            )
+
+
+def _arrival(form: Form) -> None:
+    kinds = arrival_kinds()
+    if form.defaults["arrival.kind"] != "trace":
+        kinds.pop("trace")
+    kind = form.select(
+        "arrival.kind",
+        _("Arrival"),
+        kinds,
+        help=_(
+            "Closed loop: a benchmark keeps a fixed number of requests in flight. "
+            "Poisson: many independent users. Gamma: burstier or smoother than that."
+        ),
+    )
+    if kind == "closed_loop":
+        form.whole("arrival.concurrency", _("Requests in flight"), high=10_000_000)
+    elif kind in ("poisson", "gamma"):
+        form.real("arrival.rate", _("Requests per second"), low=1e-6, step=1.0)
+    if kind == "gamma":
+        form.real(
+            "arrival.cv",
+            _("Variation of the gaps"),
+            _("Standard deviation of the time between arrivals over its mean; 1 is Poisson."),
+            low=0.01,
+            high=100.0,
+            step=0.1,
+        )

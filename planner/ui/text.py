@@ -1,0 +1,39 @@
+"""Text from outside (names, files, error messages) made safe to place in Markdown or in a figure's label."""
+
+from __future__ import annotations
+
+import html
+import re
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-!|~$:&])")
+
+
+def plain(text: object) -> str:
+    """``text`` as literal text inside Markdown: no link, image, colour, formula, emoji code or HTML comes of it."""
+    flat = " ".join(str(text).split())
+    return _MARKDOWN.sub(r"\\\1", flat)
+
+
+def label(text: object) -> str:
+    """``text`` as literal text inside a Plotly label, which understands a few HTML tags."""
+    return html.escape(" ".join(str(text).split()))
+
+
+def wrapped(text: object, width: int = 60) -> str:
+    """``label`` broken into lines of about ``width`` characters, for hover boxes."""
+    lines: list[str] = []
+    for word in " ".join(str(text).split()).split(" "):
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "<br>".join(html.escape(line) for line in lines)
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital first letter and a full stop."""
+    flat = " ".join(text.split())
+    if not flat:
+        return flat
+    flat = flat[0].upper() + flat[1:]
+    return flat if flat[-1] in ".!?…" else f"{flat}."

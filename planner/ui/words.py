@@ -1,0 +1,253 @@
+"""The planner's terms in plain words: labels, and what an abbreviation means when the pointer rests on it."""
+
+from __future__ import annotations
+
+from planner.search.plan_schema import Candidate, Layout, ParetoPoint, Pool
+from planner.ui.i18n import _, ngettext
+from planner.ui.numbers import count
+
+
+def memory_terms() -> dict[str, tuple[str, str]]:
+    """Memory term -> (label, what it is), in the order they are drawn."""
+    return {
+        "weights": (_("Weights"), _("All parameters stored on this GPU, every expert included.")),
+        "kv": (_("KV cache"), _("Keys and values of past tokens; what is left for requests in flight.")),
+        "workspace": (_("Workspace"), _("Peak of activations and of the sampler.")),
+        "collectives": (_("Comm. buffers"), _("Communication buffers: collectives and expert dispatch.")),
+        "graphs": (_("CUDA graphs"), _("Captured decode steps.")),
+        "runtime": (_("Runtime"), _("Driver and framework context.")),
+        "margin": (_("Margin"), _("Left unused on purpose.")),
+    }
+
+
+def bounds() -> dict[str, str]:
+    """What limits an operator, in words."""
+    return {
+        "compute": _("arithmetic"),
+        "memory": _("memory bandwidth"),
+        "network": _("communication"),
+        "latency": _("fixed latency"),
+        "host": _("host work"),
+    }
+
+
+def phases() -> dict[str, str]:
+    """Kind of step, in words."""
+    return {"decode": _("Decode step"), "prefill": _("Prefill step"), "mixed": _("Mixed step")}
+
+
+def objectives() -> dict[str, str]:
+    """What ranks the candidates, in words."""
+    return {
+        "lowest_cost": _("Lowest cost per token"),
+        "fewest_gpus": _("Fewest GPUs"),
+        "highest_goodput": _("Highest goodput per GPU"),
+        "lowest_energy": _("Lowest energy per token"),
+        "lowest_ttft": _("Shortest time to first token"),
+        "lowest_tbt": _("Shortest time between tokens"),
+    }
+
+
+def servings() -> dict[str, str]:
+    """Serving mode, in words."""
+    return {"agg": _("aggregated"), "disagg": _("disaggregated")}
+
+
+def engines() -> dict[str, str]:
+    """Engine names as their makers write them."""
+    return {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
+
+
+def length_kinds() -> dict[str, str]:
+    """Kinds of length distribution, in words."""
+    return {
+        "fixed": _("all the same"),
+        "uniform": _("between two bounds"),
+        "lognormal": _("long tail (lognormal)"),
+        "empirical": _("measured (from the file)"),
+    }
+
+
+def arrival_kinds() -> dict[str, str]:
+    """Kinds of arrival, in words."""
+    return {
+        "closed_loop": _("fixed number in flight (closed loop)"),
+        "poisson": _("independent users (Poisson)"),
+        "gamma": _("bursty or smooth (Gamma)"),
+        "trace": _("measured (from the file)"),
+    }
+
+
+def percentiles() -> dict[str, str]:
+    """Percentile names."""
+    return {
+        "mean": _("mean"),
+        "p50": _("median"),
+        "p90": "p90",
+        "p95": "p95",
+        "p99": "p99",
+    }
+
+
+def latencies() -> dict[str, tuple[str, str, str]]:
+    """Metric -> (label, abbreviation, what it means)."""
+    return {
+        "ttft_ms": (
+            _("Time to first token"),
+            "TTFT",
+            _("From the arrival of a request until its first output token."),
+        ),
+        "tbt_ms": (
+            _("Time between tokens"),
+            "TBT",
+            _("Every gap between two output tokens of a request (also called ITL)."),
+        ),
+        "tpot_ms": (
+            _("Time per output token"),
+            "TPOT",
+            _("Mean gap between the output tokens of one request, the first token left out."),
+        ),
+        "e2e_ms": (_("Whole request"), "E2E", _("From the arrival of a request until its last token.")),
+    }
+
+
+def precision_classes() -> dict[str, str]:
+    """Tensor classes of the precision plan, in words."""
+    return {
+        "default": _("Everything not named below"),
+        "attention": _("Attention projections"),
+        "dense_mlp": _("Dense feed-forward layers"),
+        "shared_experts": _("Shared experts"),
+        "routed_experts": _("Routed experts"),
+        "kv": _("KV cache"),
+        "activations": _("Activations"),
+        "dispatch": _("Tokens sent to experts (dispatch)"),
+        "combine": _("Expert outputs sent back (combine)"),
+        "embedding": _("Input embedding"),
+        "head": _("Output head"),
+        "router": _("Expert router"),
+        "norm": _("Norms"),
+        "indexer": _("Sparse-attention indexer"),
+        "vision": _("Vision tower"),
+    }
+
+
+def layout_help() -> str:
+    """The abbreviations of a layout."""
+    return _(
+        "TP (tensor parallel): every GPU holds a slice of each attention matrix. "
+        "DP (attention data parallel): each GPU keeps the attention of its own requests. "
+        "EP (expert parallel): each GPU holds some of the experts. "
+        "PP (pipeline parallel): each GPU group holds some of the layers. "
+        "ETP: slices inside one expert. +n: copies of hot experts."
+    )
+
+
+def serving_help() -> str:
+    """Aggregated and disaggregated serving."""
+    return _(
+        "Aggregated: the same GPUs read prompts (prefill) and write answers (decode). "
+        "Disaggregated: one pool of GPUs reads prompts, another writes answers, and the KV cache is sent across."
+    )
+
+
+def term_name(term: str) -> str:
+    """An operator's name with its underscores as spaces."""
+    return term.replace("_", " ").strip().capitalize()
+
+
+def reason_name(reason: str) -> str:
+    """A typed reason of rejection in words."""
+    known = {
+        "memory": _("Does not fit GPU memory"),
+        "kv_cache": _("No room for one request's KV cache"),
+        "max_gpus": _("More GPUs than allowed"),
+        "nodes": _("More nodes than allowed"),
+        "slo_ttft": _("Time to first token over its limit"),
+        "slo_tbt": _("Time between tokens over its limit"),
+        "slo_tpot": _("Time per output token over its limit"),
+        "slo_e2e": _("Whole request over its limit"),
+        "rate": _("Does not keep up with the load"),
+        "operator_data": _("No operator times for this accelerator and format"),
+    }
+    return known.get(reason) or term_name(reason)
+
+
+_SPELLINGS = {
+    "pcie": "PCIe",
+    "pro": "PRO",
+    "gaudi3": "Gaudi3",
+    "cloudmatrix384": "CloudMatrix384",
+    "cloud": "cloud",
+    "host": "host",
+    "v5e": "v5e",
+    "v6e": "v6e",
+}
+_CAPITALS = {"dgx", "hgx", "rtx", "tpu"}
+
+
+def node_label(node: str) -> str:
+    """A node type as people write it: hgx-h800 as HGX H800, mi300x-8 as MI300X ×8."""
+    words = []
+    for part in node.replace("_", "-").split("-"):
+        if part in _SPELLINGS:
+            words.append(_SPELLINGS[part])
+        elif part.isdigit() and len(part) == 1:
+            words.append(f"×{part}")
+        elif part in _CAPITALS or any(c.isdigit() for c in part):
+            words.append(part.upper())
+        else:
+            words.append(part.capitalize())
+    return " ".join(words)
+
+
+def layout_label(layout: Layout) -> str:
+    """Shorthand of a layout, such as TP8 EP8."""
+    return layout.describe()
+
+
+def _workers(number: int, layout: Layout) -> str:
+    return f"{count(number)} × ({layout_label(layout)})"
+
+
+def _pool(pool: Pool) -> str:
+    return _workers(pool.workers, pool.layout)
+
+
+def deployment(candidate: Candidate) -> str:
+    """A deployment in one line: nodes, GPUs, replicas and layout, serving mode."""
+    gpus = ngettext("{n} GPU", "{n} GPUs", candidate.gpus).format(n=count(candidate.gpus))
+    mode = servings()[candidate.serving]
+    if candidate.prefill_pool is not None and candidate.decode_pool is not None:
+        prefill, decode = candidate.prefill_pool, candidate.decode_pool
+        if prefill.node == decode.node:
+            where = _nodes(candidate.nodes, candidate.node)
+        else:
+            where = f"{_nodes(prefill.nodes, prefill.node)} + {_nodes(decode.nodes, decode.node)}"
+        return _("{where} · {gpus} = prefill {prefill} + decode {decode} · {mode}").format(
+            where=where, gpus=gpus, prefill=_pool(prefill), decode=_pool(decode), mode=mode
+        )
+    replicas = ngettext("{n} replica", "{n} replicas", candidate.replicas).format(n=count(candidate.replicas))
+    return _("{where} · {gpus} = {replicas} × ({layout}) · {mode}").format(
+        where=_nodes(candidate.nodes, candidate.node),
+        gpus=gpus,
+        replicas=replicas,
+        layout=layout_label(candidate.layout),
+        mode=mode,
+    )
+
+
+def short_deployment(candidate: Candidate) -> str:
+    """Layout of a candidate for tables and hover boxes."""
+    if candidate.prefill_pool is not None and candidate.decode_pool is not None:
+        return f"{_pool(candidate.prefill_pool)} → {_pool(candidate.decode_pool)}"
+    return _workers(candidate.replicas, candidate.layout)
+
+
+def point_deployment(point: ParetoPoint) -> str:
+    """Layout of a frontier point for hover boxes."""
+    return _workers(point.replicas, point.layout)
+
+
+def _nodes(number: int | None, node: str) -> str:
+    return node_label(node) if number is None else f"{count(number)} × {node_label(node)}"
