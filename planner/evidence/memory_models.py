@@ -8,8 +8,8 @@ is substituted.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from planner.catalog import Catalog, ModelSpec
 from planner.errors import InputError
@@ -24,6 +24,14 @@ _SUFFIX_FORMATS: tuple[tuple[str, str], ...] = (
     (r"fp8-dynamic", "fp8_channel"),
     (r"fp8", "fp8_tensor"),
 )
+_OPTION_FORMATS = {
+    "fp8": "fp8_tensor",
+    "awq": "int4_g128",
+    "gptq": "int4_g128",
+    "gptq_marlin": "int4_g128",
+    "nvfp4": "nvfp4",
+    "modelopt_fp4": "nvfp4",
+}
 _VARIANTS = frozenset({"instruct", "chat", "it", "base", "hf", "lite-chat"})
 _MIN_SLUG = 12
 """Shorter slugs name a vendor, not a model."""
@@ -66,13 +74,20 @@ def resolve_model(name: str, catalog: Catalog) -> Resolved:
     raise InputError("model", name, "no specification of that name in the catalogue or the folder of models")
 
 
-def run_precision(resolved: Resolved, row: dict[str, str]) -> PrecisionPlan:
-    """The precision a run had: checkpoint, name, then its dtype, quantization and kv_cache_dtype columns."""
-    spec = resolved.spec
-    plan = PrecisionPlan.from_checkpoint(spec)
-    overrides: dict[str, Any] = dict(resolved.formats)
-    if row.get("quantization") == "fp8" and not overrides:
-        overrides = dict.fromkeys(LINEAR_CLASSES, "fp8_tensor")
+def run_precision(resolved: Resolved, row: Mapping[str, str]) -> PrecisionPlan:
+    """The precision a run had: checkpoint, name, then its dtype, quantization and kv_cache_dtype columns.
+
+    A quantization option counts only on a checkpoint in 16 bits whose name implies no format: on others engines
+    take what the checkpoint says. Raises InputError for an option whose format is not modelled.
+    """
+    plan = PrecisionPlan.from_checkpoint(resolved.spec)
+    overrides: dict[str, str] = dict(resolved.formats)
+    option = (row.get("quantization") or "").strip().lower()
+    high = all(plan.format_of(c).is_high_precision for c in LINEAR_CLASSES)
+    if option and high and not overrides:
+        if option not in _OPTION_FORMATS:
+            raise InputError("quantization", option, f"a format that is modelled: {', '.join(_OPTION_FORMATS)}")
+        overrides = dict.fromkeys(LINEAR_CLASSES, _OPTION_FORMATS[option])
     if row.get("dtype") == "float32":
         # The cache follows the model's type; fp32 is not a cache format one can ask for, hence past the check.
         plan = replace(plan.with_overrides({"default": "fp32", "activations": "fp32"}), kv="fp32")

@@ -157,8 +157,9 @@ def _budget(
     row: dict[str, str], resolved: Resolved, catalog: Catalog, engine: str, version: str | None, stage: StageRole | None
 ) -> tuple[MemoryBudget, float]:
     memory = engine_memory(engine, catalog)
-    where = _device(row.get("gpu", ""), catalog)
-    capacity = (number(row, "gpu_mem_gib") or where.mem_bytes / GIB) * GIB
+    stated = number(row, "gpu_mem_gib")
+    where = _device(row.get("gpu", ""), None if stated is None else stated * GIB, catalog)
+    capacity = where.mem_bytes if stated is None else stated * GIB
     tp, pp, dp = (int(number(row, k) or 1) for k in ("tp", "pp", "dp"))
     tokens = number(row, "max_num_batched_tokens") or float(_scheduler(engine, catalog).default_token_budget(capacity))
     budget = memory_budget(
@@ -189,11 +190,13 @@ def _measured(row: dict[str, str], out: RowPrediction, budget: MemoryBudget) -> 
     available = smallest if smallest is not None else number(row, "available_kv_gib")
     if available is not None:
         out.measured["available_kv_gib"] = available
-        tokens = out.measured.get("kv_cache_tokens")
-        if tokens:
-            out.measured["kv_bytes_per_token"] = available * GIB / tokens
-            # Bytes behind a printed token: the pool is rounded to whole blocks, the measured GiB to two digits.
-            out.predicted["kv_bytes_per_token"] = float(budget.printed_token_bytes[0])
+    tokens, stated = out.measured.get("kv_cache_tokens"), number(row, "kv_bytes_per_token")
+    if stated is None and available is not None and tokens:
+        # The pool is rounded to whole blocks, the measured GiB to two digits.
+        stated = available * GIB / tokens
+    if stated is not None:
+        out.measured["kv_bytes_per_token"] = stated
+        out.predicted["kv_bytes_per_token"] = float(budget.printed_token_bytes[0])
 
 
 def _metrics(predictions: list[RowPrediction]) -> dict[str, dict[str, float]]:
@@ -202,7 +205,11 @@ def _metrics(predictions: list[RowPrediction]) -> dict[str, dict[str, float]]:
         pairs = [
             (p.predicted[name], p.measured[name])
             for p in predictions
-            if not p.failed and not p.reason and name in p.measured and name in p.predicted and p.measured[name] != 0
+            if not p.failed
+            and not p.reason
+            and name in p.measured
+            and np.isfinite(p.predicted.get(name, np.nan))
+            and p.measured[name] != 0
         ]
         if not pairs:
             continue
@@ -262,21 +269,36 @@ def _is_moe(spec: Any) -> bool:
     return any(isinstance(f, MoeFeedForward) for f in spec.feed_forwards.values())
 
 
-def _device(gpu: str, catalog: Catalog) -> Device:
-    """The accelerator a run names: its id, or the only SXM part (else the only part) whose id begins with its chip."""
+def _device(gpu: str, capacity: float | None, catalog: Catalog) -> Device:
+    """The accelerator a run names: its id, or the only SXM part (else the only part) whose id begins with its chip.
+
+    One that the catalogue lacks counts by its stated memory alone, without a scale-up link.
+    """
     ids = catalog.accelerator_ids()
     low = gpu.lower().replace(" ", "-")
-    if low not in ids:
-        chip = low.split("-")[0]
-        found = [i for i in ids if i.split("-")[0] == chip]
-        sxm = [i for i in found if i.endswith("-sxm")]
-        chosen = sxm if len(sxm) == 1 else found
-        if len(chosen) != 1:
-            raise InputError(
-                "gpu", gpu, f"one of the catalogue's accelerators{': ' + ', '.join(found) if found else ''}"
-            )
-        low = chosen[0]
-    return device(catalog.accelerator(low))
+    chip = low.split("-")[0]
+    found = [low] if low in ids else [i for i in ids if chip and i.split("-")[0] == chip]
+    sxm = [i for i in found if i.endswith("-sxm")]
+    chosen = sxm if len(sxm) == 1 else found
+    if len(chosen) == 1:
+        return device(catalog.accelerator(chosen[0]))
+    if capacity is None or found:
+        options = f": {', '.join(found)}" if found else ""
+        raise InputError("gpu", gpu, f"one of the catalogue's accelerators, or its memory in gpu_mem_gib{options}")
+    return Device(
+        id=gpu or "not stated",
+        name=gpu or "not stated",
+        vendor="not stated",
+        generation="not stated",
+        peak_flops={},
+        mem_bytes=capacity,
+        mem_bw=0.0,
+        link_bw=None,
+        nic_bw=None,
+        pcie_bw=None,
+        tdp_w=None,
+        missing=("everything but memory",),
+    )
 
 
 def _scheduler(engine: str, catalog: Catalog) -> SchedulerSpec:

@@ -116,11 +116,16 @@ class MemoryBudget:
 
     def _printed_page(self) -> tuple[Array, int, Array]:
         """Bytes of a page, pages per block of tokens, tokens of a block: of the printed token count."""
-        pages = [self.at(g.page_bytes) for g in self.groups]
         block = self.at(self.groups[0].block_tokens)
         if self.pages_pooled:
-            return np.max(pages, axis=0), sum(g.copies for g in self.groups), block
-        return np.sum(pages, axis=0), 1, block
+            return (
+                np.max([self.at(g.page_bytes) for g in self.groups], axis=0),
+                sum(g.copies for g in self.groups),
+                block,
+            )
+        # Pools by kind: recurrent states have slots, not tokens.
+        pages = [self.at(g.page_bytes) for g in self.groups if g.kind != "state"]
+        return np.asarray(np.sum(pages, axis=0) + np.zeros_like(self.kv)), 1, block
 
     def sequence_bytes(self, tokens: ArrayLike, prefill_tokens: ArrayLike = 0) -> Array:
         """Cache bytes one sequence of ``tokens`` (n,) or scalar takes on the tightest rank, whole pages.
@@ -207,13 +212,22 @@ def memory_budget(
     seqs = _setting("max_num_seqs", max_num_seqs, 1)
     tokens = _setting("max_num_batched_tokens", max_num_batched_tokens, 1)
     if gpu_memory_utilization is None:
-        share = default_share(memory, engine_version, capacity, layouts, tokens)
+        share = default_share(memory, engine_version, capacity, layouts, seqs, tokens)
     else:
         share = np.asarray(gpu_memory_utilization, dtype=float)
         if np.any((share <= 0) | (share > 1)):
             raise InputError(memory.share_option, share.tolist(), "more than 0 and at most 1")
-    groups = page_groups(spec, precision.kv, memory, tp=table.shards.tp, group_layers=table.group_layers)
+    groups = page_groups(
+        spec,
+        precision.kv,
+        memory,
+        tp=table.shards.tp,
+        group_layers=table.group_layers,
+        mtp_layers=table.mtp_layers(spec.mtp.blocks) if mtp and spec.mtp is not None else None,
+    )
     widths = layer_widths(spec, precision)
+    wanted = [np.asarray(v, dtype=float) for v in (needed_tokens, needed_sequences)]
+    shape = np.broadcast_shapes(table.of.shape, seqs.shape, tokens.shape, share.shape, *(w.shape for w in wanted))
     columns = _Columns(spec, precision, device, memory, fitted, widths, table, cuda_graphs, deepep)
 
     best: dict[str, Array] | None = None
@@ -223,9 +237,9 @@ def memory_budget(
     for role in roles:
         if not table.exists[:, role].any():
             continue
-        terms = columns.terms(role, seqs, tokens)
+        terms = columns.terms(role, seqs, tokens, shape)
         _divide(terms, memory, share, capacity, engine_version)
-        terms["needed_kv"] = _needed(groups, table, role, needed_tokens, needed_sequences)
+        terms["needed_kv"] = np.broadcast_to(_needed(groups, table, role, *wanted), shape)
         per_token = _column(sequence_bytes(groups, 1.0), role, table)
         # Stages hold different numbers of layers: the one with the fewest sequences binds, not the one with the
         # fewest bytes.
@@ -238,9 +252,9 @@ def memory_budget(
         capacity=np.full_like(best["kv"], capacity),
         **{name: best[name] for name in TERMS},
         needed_kv=best["needed_kv"],
-        share=np.broadcast_to(share, best["kv"].shape).astype(float),
+        share=np.broadcast_to(share, shape).astype(float),
         stage=best["stage"].astype(np.int64),
-        row=np.broadcast_to(table.of, best["kv"].shape),
+        row=np.broadcast_to(table.of, shape),
         groups=groups,
         hybrid=len(groups) > 1,
         pages_pooled=memory.hybrid_pages == "padded_groups" or len(groups) == 1,
@@ -261,7 +275,7 @@ class _Columns:
     cuda_graphs: bool
     deepep: bool
 
-    def terms(self, role: int, seqs: Array, tokens: Array) -> dict[str, Array]:
+    def terms(self, role: int, seqs: Array, tokens: Array, shape: tuple[int, ...]) -> dict[str, Array]:
         """weights, workspace, collectives, graphs and inner runtime, each (n,)."""
         spec, fitted, widths, table, memory = self.spec, self.fitted, self.widths, self.table, self.memory
         of, shards = table.of, table.shards
@@ -297,7 +311,6 @@ class _Columns:
         if widths.vision and role == 0:
             # Encoder outputs wait in a cache of one step's tokens.
             peak = peak + tokens * widths.hidden * value_bytes + fitted.encoder_gib * GIB
-        shape = np.broadcast_shapes(of.shape, seqs.shape, tokens.shape)
         return {
             "weights": np.broadcast_to(table.weights[of, role], shape).astype(float),
             "workspace": np.broadcast_to(peak, shape).astype(float),
@@ -355,16 +368,14 @@ def _divide(terms: dict[str, Array], memory: EngineMemory, share: Array, capacit
     terms["margin"] = capacity - everything - terms["kv"]
 
 
-def _needed(
-    groups: tuple[PageGroup, ...], table: StageTable, role: int, tokens: ArrayLike, sequences: ArrayLike
-) -> Array:
+def _needed(groups: tuple[PageGroup, ...], table: StageTable, role: int, tokens: Array, sequences: Array) -> Array:
     """Cache asked for on one stage role: sequences x pages of one, at least a page of each group, (n,)."""
-    length = np.maximum(np.asarray(tokens, dtype=float), 1.0)
+    length = np.maximum(tokens, 1.0)
     one = np.zeros(np.broadcast_shapes(length.shape, table.of.shape))
     for g in groups:
         mine = g.at(table.of, role)
         one = one + mine.copies * mine.page_bytes * mine.pages(length)
-    return np.asarray(one * np.maximum(np.asarray(sequences, dtype=float), 1.0))
+    return np.asarray(one * np.maximum(sequences, 1.0))
 
 
 def _column(values: Array | float, role: int, table: StageTable) -> Array:

@@ -45,7 +45,6 @@ class Reserve(Strict):
     min_prefill_tokens: PositiveInt
     per_graph_sequence_mib: NonNegativeFloat
     per_rank_mib: NonNegativeFloat
-    per_graph_sequence_and_dp_rank_mib: NonNegativeFloat
     floor_mib: NonNegativeFloat
     floor_from_memory_gib: NonNegativeFloat
     source: str

@@ -54,7 +54,13 @@ class PageGroup:
 
 
 def page_groups(
-    spec: ModelSpec, kv_format: str, memory: EngineMemory, *, tp: IntArray, group_layers: IntArray
+    spec: ModelSpec,
+    kv_format: str,
+    memory: EngineMemory,
+    *,
+    tp: IntArray,
+    group_layers: IntArray,
+    mtp_layers: IntArray | None = None,
 ) -> tuple[PageGroup, ...]:
     """The page groups of a model on every distinct layout and stage role.
 
@@ -64,7 +70,7 @@ def page_groups(
     largest's within 1.25 times it) and pad the last; ``per_layer`` engines keep a pool for each kind. On a
     pipeline stage a group holds its share of layers, rounded up.
     """
-    kinds = _kinds(spec, kv_format, tp, group_layers)
+    kinds = _kinds(spec, kv_format, tp, group_layers, mtp_layers)
     if not kinds:
         return ()
     if len(kinds) == 1 or memory.hybrid_pages == "per_layer":
@@ -94,15 +100,19 @@ class _Kind:
     """Constant bytes of a sequence in one layer on a rank, (u,)."""
 
 
-def _kinds(spec: ModelSpec, kv_format: str, tp: IntArray, group_layers: IntArray) -> list[_Kind]:
+def _kinds(
+    spec: ModelSpec, kv_format: str, tp: IntArray, group_layers: IntArray, mtp_layers: IntArray | None
+) -> list[_Kind]:
+    owners = [(g.attention, group_layers[:, :, i], g.count) for i, g in enumerate(spec.layers)]
+    if mtp_layers is not None and spec.mtp is not None:
+        owners.append((spec.mtp.attention, mtp_layers, spec.mtp.blocks))
     found: dict[tuple[Kind, int | None, bytes, bytes], _Kind] = {}
-    for index, group in enumerate(spec.layers):
-        attention = spec.attentions[group.attention]
+    for name, layers, total in owners:
+        attention = spec.attentions[name]
         kind, window = _kind(attention)
         one = _layer_kv(attention, kv_format, tp)
         key = (kind, window, one.token_bytes.tobytes(), one.state_bytes.tobytes())
         seen = found.get(key)
-        layers, total = group_layers[:, :, index], group.count
         if seen is not None:
             layers, total = layers + seen.layers, total + seen.total
         found[key] = _Kind(kind, window, layers, total, one.token_bytes, one.state_bytes)

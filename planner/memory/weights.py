@@ -36,7 +36,7 @@ class StageTable:
     of: IntArray
     exists: NDArray[np.bool_]
     weights: Array
-    """Bytes of the fullest rank; -inf where the role does not exist."""
+    """Bytes of the fullest rank; 0 where the role does not exist."""
     group_layers: IntArray
     """Layers of each layer group on the stage, (u, 3, groups)."""
     by_class: dict[str, Array]
@@ -48,6 +48,12 @@ class StageTable:
     def layers(self) -> IntArray:
         """Layers of each stage, (u, 3)."""
         return np.asarray(self.group_layers.sum(axis=2))
+
+    def mtp_layers(self, blocks: int) -> IntArray:
+        """``blocks`` prediction blocks on the stage that holds the head, (u, 3)."""
+        layers = np.zeros(self.exists.shape, dtype=np.int64)
+        layers[np.arange(self.attention_dp.size), np.where(self.exists[:, 2], 2, 0)] = blocks
+        return layers
 
 
 def stage_table(
@@ -153,7 +159,7 @@ def _assemble(
     group_layers = _stage_roles(spec, memory, pp, layer_total)
     exists = np.stack([np.ones(count, dtype=bool), pp > 2, pp > 1], axis=1)
     by_class = {c: np.einsum("urg,ug->ur", group_layers, per_layer[c]) + ends[c] for c in classes}
-    weights = np.where(exists, np.sum(list(by_class.values()), axis=0), -np.inf)
+    weights = np.where(exists, np.sum(list(by_class.values()), axis=0), 0.0)
     return StageTable(of, exists, weights, group_layers, by_class, shards, dp)
 
 

@@ -1,0 +1,118 @@
+"""Memory figures read from start-up logs (``measured/memory_logs.yaml``) as rows of a memory table.
+
+Logs are a check, never a fit: they come from many accelerators, engines and versions, and often leave out what
+sizes a cache (the share, sequences, tokens of a step). What an entry does not state is not compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.catalog import Catalog
+from planner.errors import InputError
+from planner.evidence.memory_validate import validate_memory
+
+ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "trtllm": "trtllm"}
+"""Engine names of the logs that have memory rules; forks and other engines are reported as such."""
+
+_GPU_WORDS = re.compile(r"^(h100|h200|b200|b300|h20|l40s|mi300x|mi355x|gh200)\b", re.IGNORECASE)
+_QUANTISATION = {
+    "fp8": "fp8",
+    "int4 awq": "awq",
+    "gptq int4": "gptq",
+    "nvfp4": "nvfp4",
+    "bf16": "",
+    "fp16": "",
+    "mxfp4": "",
+    "int4 (native)": "",
+}
+
+
+def read_logs(path: Path | str) -> list[dict[str, Any]]:
+    """Entries of a log collection. Raises InputError where it is not a list of mappings."""
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        data = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=loader)
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError("file", str(path), f"a YAML file: {error}") from None
+    if not isinstance(data, list) or not all(isinstance(e, dict) for e in data):
+        raise InputError("file", str(path), "a list of log entries")
+    return data
+
+
+def validate_logs(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> dict[str, Any]:
+    """Report of log entries by engine, each as :func:`planner.evidence.memory_validate.validate_memory` gives it.
+
+    ``skipped`` counts entries of engines without memory rules, and those that do not state their layout.
+    """
+    rows: dict[str, list[dict[str, str]]] = {}
+    skipped: dict[str, int] = {}
+    for entry in entries:
+        name = str(entry.get("engine", "")).lower()
+        engine = ENGINES.get(name.split(" ")[0]) if "+" not in name else None
+        layout = entry.get("layout") or {}
+        if engine is None or not layout.get("tp"):
+            why = name if engine is None else f"{name}: layout not stated"
+            skipped[why] = skipped.get(why, 0) + 1
+        else:
+            rows.setdefault(engine, []).append(log_row(entry))
+    with np.errstate(invalid="ignore"):  # memory not stated is infinite here, and its terms are not compared
+        reports = {e: validate_memory(r, catalog, engine=e) for e, r in rows.items()}
+    return {"kind": "memory_logs", "entries": len(entries), "skipped": skipped, "engines": reports}
+
+
+def log_row(entry: Mapping[str, Any]) -> dict[str, str]:
+    """A log entry in the columns of ``measured/memory_runs.csv``.
+
+    GB of SGLang's logs are 2^30 bytes. Terms that depend on the cache's size are left out where the log does not
+    state the share and the accelerator's memory.
+    """
+    layout, metrics = entry.get("layout") or {}, entry.get("metrics") or {}
+    total = metrics.get("gpu_total_GiB", metrics.get("gpu_total_GB"))
+    share = entry.get("gpu_memory_utilization", entry.get("mem_fraction_static"))
+    match = _GPU_WORDS.match(str(entry.get("gpu", "")))
+    available = metrics.get("available_kv_GiB_per_gpu", metrics.get("available_kv_GB_per_gpu"))
+    row: dict[str, Any] = {
+        "run_id": entry.get("id"),
+        "model": _model(str(entry.get("model", ""))),
+        "gpu": match.group(1) if match else "",
+        # Without memory or a known accelerator only what does not depend on them is compared.
+        "gpu_mem_gib": total if total is not None or match else "inf",
+        "engine_version": _version(entry.get("engine_version")),
+        "tp": layout.get("tp"),
+        "pp": layout.get("pp"),
+        "max_model_len": entry.get("max_model_len"),
+        "quantization": _quantisation(entry.get("weights_dtype")),
+        "kv_cache_dtype": "fp8" if str(entry.get("kv_dtype", "")).startswith("fp8") else "auto",
+        "gpu_memory_utilization": share,
+        "weights_gib": metrics.get("model_load_GiB_per_gpu", metrics.get("model_load_GB_per_gpu")),
+        "peak_activation_gib": metrics.get("peak_activation_GiB"),
+        "non_torch_gib": metrics.get("non_torch_GiB"),
+        "kv_bytes_per_token": metrics.get("kv_bytes_per_token_per_gpu_derived"),
+    }
+    if share is not None and total is not None:
+        row["available_kv_gib"] = available
+        row["kv_cache_tokens"] = metrics.get("kv_tokens", metrics.get("kv_tokens_derived"))
+    return {key: "" if value is None else str(value) for key, value in row.items()}
+
+
+def _model(text: str) -> str:
+    """A model's name without remarks: what stands before a bracket, 'class', 'family' or 'merged'."""
+    return re.split(r" \(| class| family| merged| \+", text)[0].strip()
+
+
+def _version(text: Any) -> str | None:
+    match = re.match(r"\d+\.\d+(\.\d+)?", str(text or ""))
+    return match.group(0) if match else None
+
+
+def _quantisation(text: Any) -> str:
+    low = str(text or "").lower()
+    return _QUANTISATION.get(low, low)

@@ -1,0 +1,46 @@
+"""Start-up logs: a check that was never fitted to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.catalog import catalog
+from planner.errors import InputError
+from planner.evidence.memory_logs import log_row, read_logs, validate_logs
+
+MEASURED = Path(__file__).resolve().parents[2] / "measured"
+
+
+@pytest.fixture(scope="module")
+def report() -> dict:
+    return validate_logs(read_logs(MEASURED / "memory_logs.yaml"), catalog(MEASURED))
+
+
+def test_every_entry_is_accounted_for(report: dict) -> None:
+    engines = report["engines"].values()
+    assert sum(r["rows"] for r in engines) + sum(report["skipped"].values()) == report["entries"]
+
+
+def test_weights_and_cache_entries_hold_outside_the_fit(report: dict) -> None:
+    vllm = report["engines"]["vllm"]["metrics"]
+    assert vllm["weights_gib"]["points"] >= 20
+    assert vllm["weights_gib"]["median_ape"] <= 0.01
+    assert vllm["kv_bytes_per_token"]["median_ape"] <= 0.002
+    sglang = report["engines"]["sglang"]["metrics"]
+    assert sglang["kv_bytes_per_token"]["median_ape"] <= 0.001
+    assert sglang["weights_gib"]["median_ape"] <= 0.03
+
+
+def test_what_an_entry_does_not_state_is_not_compared() -> None:
+    row = log_row({"id": "a", "model": "Llama-3-8B (x)", "metrics": {"available_kv_GiB_per_gpu": 5.0}})
+    assert (row["model"], row["gpu_mem_gib"]) == ("Llama-3-8B", "inf")
+    assert "available_kv_gib" not in row
+
+
+def test_a_file_that_is_no_list_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "logs.yaml"
+    path.write_text("a: 1")
+    with pytest.raises(InputError, match="list"):
+        read_logs(path)

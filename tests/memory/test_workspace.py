@@ -1,0 +1,76 @@
+"""Activation peak, sampler, expert workspace, graphs, collectives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from planner.catalog import catalog
+from planner.memory.coefficients import engine_memory
+from planner.memory.workspace import (
+    captured_graphs,
+    expert_collectives,
+    expert_workspace,
+    forward_peak,
+    layer_widths,
+    sampler_peak,
+    tensor_collectives,
+)
+from planner.model.precision import PrecisionPlan
+from planner.units import GIB
+
+VLLM = engine_memory("vllm")
+NEW, OLD = VLLM.coefficients("0.19.0"), VLLM.coefficients("0.11.0")
+
+
+def _widths(model: str):
+    spec = catalog().model(model)
+    return layer_widths(spec, PrecisionPlan.from_checkpoint(spec))
+
+
+def test_sampler_peak_of_llama_with_both_samplers() -> None:
+    # measured/memory_runs.csv: Llama-3.1-8B, 1024 sequences, 8192 tokens: 1.89 GiB fused, 4.76 GiB native sort.
+    run = {"max_num_seqs": 1024, "vocab": 128256, "tokens": 8192, "hidden": 4096, "value_bytes": 2}
+    assert float(sampler_peak(NEW, **run)) / GIB == pytest.approx(1.89, abs=0.02)
+    assert float(sampler_peak(OLD, **run)) / GIB == pytest.approx(4.76, abs=0.02)
+
+
+def test_layer_peak_decides_for_small_vocabularies() -> None:
+    # TensorRT-LLM 1.1.0 log of TinyLlama-1.1B (hidden 2048, intermediate 5632): 0.39 GiB at 8192 tokens.
+    widths = _widths("llama-3.1-8b")
+    tiny = type(widths)(**(vars(widths) | {"hidden": 2048, "dense": 3.0 * 5632, "attention": 0.0}))
+    peak = forward_peak(tiny, NEW, tokens=8192, tp=1, dense_ranks=1, value_bytes=2)
+    assert float(peak) / GIB == pytest.approx(0.39, abs=0.01)
+
+
+def test_expert_workspace_of_deepseek_v2_lite() -> None:
+    # 8192 x 6 rows x (max(1408, 2048) + max(2816, 2048)) x 2 B: what its torch peak exceeds the sampler's by.
+    kept = expert_workspace(_widths("deepseek-v2-lite"), tokens=8192, moe_tp=1, ep=1, attention_dp=1, value_bytes=2)
+    assert float(kept) == 8192 * 6 * (2048 + 2816) * 2
+
+
+def test_captured_sizes_of_the_default() -> None:
+    # 1, 2, 4, 8 to 248 by 8, 256 to 512 by 16: 51 sizes, piecewise and full.
+    assert captured_graphs([1, 2, 16, 256, 1024], VLLM).tolist() == [2 * n for n in (2, 3, 7, 51, 51)]
+
+
+def test_collective_buffers_need_a_group_and_a_fabric() -> None:
+    assert tensor_collectives(NEW, tp=[1, 2], scale_up=True).tolist() == [0.0, NEW.collectives_gib * GIB]
+    assert tensor_collectives(NEW, tp=[1, 2], scale_up=False).tolist() == [0.0, 0.0]
+
+
+def test_deepep_buffers_only_between_attention_dp_ranks() -> None:
+    size = expert_collectives(
+        _widths("deepseek-v3"), VLLM, experts=256, ep=[1, 8, 8], attention_dp=[8, 1, 8], redundant=0
+    )
+    assert size[:2].tolist() == [0.0, 0.0]
+    assert size[2] == 4 * VLLM.deepep_tokens_per_rank * 256 * 7168 * 2
+
+
+def test_widths_count_what_the_model_has() -> None:
+    v3, llama = _widths("deepseek-v3"), _widths("llama-3.1-8b")
+    assert (v3.mla_context, llama.mla_context) == (128 * (128 + 128), 0)
+    assert llama.dense == 3 * 14336
+    assert llama.dense_input_bytes == 0, "16-bit weights need no quantised copy of their input"
+    assert v3.dense_input_bytes == 18432
+    assert np.isclose(v3.experts, 3 * 8 * 2048)
