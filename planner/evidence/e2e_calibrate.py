@@ -21,7 +21,7 @@ from planner.catalog.files import read_yaml
 from planner.catalog.loader import Catalog, data_root
 from planner.evidence.run_terms import CoefficientArrays, RunTerms, predict, run_terms
 from planner.evidence.runs import Runs, read_runs
-from planner.roofline.coefficients import FAMILIES, HOST_KEYS
+from planner.roofline.coefficients import FAMILIES, HOST_KEYS, step_coefficients
 from planner.units import MICROSECOND, MILLISECOND
 
 Array = NDArray[np.float64]
@@ -134,6 +134,29 @@ def coefficients_of(fits: Mapping[str, EngineFit], terms: RunTerms, how: Setting
         found = fits.get(engine)
         rows.append(pooled if found is None else found.generations.get(generation, found.engine))
     return arrays(np.array(rows))
+
+
+def shipped_coefficients(terms: RunTerms) -> CoefficientArrays:
+    """The calibrated coefficients of the shipped files for every run."""
+    pairs = list(zip(terms.engine, terms.generation, strict=True))
+    distinct = sorted(set(pairs))
+    index = np.array([distinct.index(pair) for pair in pairs], dtype=np.int64)
+    found = [step_coefficients(*pair) for pair in distinct]
+
+    def column(name: str) -> Array:
+        return np.array([getattr(c, name) for c in found], dtype=float)[index]
+
+    if not found:
+        return arrays(np.zeros((0, len(NAMES))))
+    return CoefficientArrays(
+        host_step_s=column("host_step_s"),
+        host_prefill_step_s=column("host_prefill_step_s"),
+        host_seq_s=column("host_seq_s"),
+        layer_overhead_s=column("layer_overhead_s"),
+        request_s=column("request_s"),
+        decode=column("decode_factors"),
+        prefill=column("prefill_factors"),
+    )
 
 
 def pooled_logs(fits: Mapping[str, EngineFit], how: Settings) -> Array:

@@ -123,11 +123,33 @@ def run_terms(
         groups.setdefault(tuple(runs.text[k][row] for k in keys), []).append(row)
     parts: list[RunTerms] = []
     for key, rows in groups.items():
-        try:
-            parts.append(_group_terms(runs, np.array(rows), key, catalog, known, rules))
-        except PlannerError as error:
-            failures |= dict.fromkeys(rows, str(error))
+        found, failed = _group_or_rows(runs, rows, key, catalog, known, rules)
+        parts += found
+        failures |= failed
     return _concatenate(parts), failures
+
+
+def _group_or_rows(
+    runs: Runs,
+    rows: list[int],
+    key: tuple[str, ...],
+    catalog: Catalog,
+    known: Mapping[str, ModelSpec],
+    rules: ReadingRules,
+) -> tuple[list[RunTerms], dict[int, str]]:
+    """Terms of a group at once; where that fails, row by row, so that one bad row does not take the others along."""
+    try:
+        return [_group_terms(runs, np.array(rows), key, catalog, known, rules)], {}
+    except PlannerError as error:
+        if len(rows) == 1:
+            return [], {rows[0]: str(error)}
+    parts: list[RunTerms] = []
+    failures: dict[int, str] = {}
+    for row in rows:
+        found, failed = _group_or_rows(runs, [row], key, catalog, known, rules)
+        parts += found
+        failures |= failed
+    return parts, failures
 
 
 _VARIANT = re.compile(r"[-_](instruct|chat|base|it|fp8|fp4|nvfp4|mxfp4|bf16|int4|w4a16|w8a8|awq|dynamic|hf|v\d|\d{4})$")
@@ -329,7 +351,7 @@ def _disaggregated(c: _Common) -> RunTerms:
 
 def _concatenate(parts: Sequence[RunTerms]) -> RunTerms:
     if not parts:
-        raise PlannerError("no run can be predicted")
+        return _nothing()
     joined: dict[str, Any] = {}
     for f in fields(RunTerms):
         values = [getattr(p, f.name) for p in parts]
@@ -342,6 +364,36 @@ def _concatenate(parts: Sequence[RunTerms]) -> RunTerms:
         else:
             joined[f.name] = np.concatenate(values)
     return RunTerms(**joined)
+
+
+def _nothing() -> RunTerms:
+    """Terms of no run at all."""
+    empty = np.zeros(0)
+    phase = PhaseTerms(np.zeros((0, len(FAMILIES))), empty, empty, empty, empty)
+    special: dict[str, Any] = {
+        "rows": np.zeros(0, dtype=np.int64),
+        "decode": phase,
+        "prefill": phase,
+        "pause": np.zeros(0, dtype=bool),
+        "disaggregated": np.zeros(0, dtype=bool),
+        "engine": (),
+        "generation": (),
+    }
+    return RunTerms(**{f.name: special.get(f.name, empty) for f in fields(RunTerms)})
+
+
+def breakdown(terms: RunTerms, coefficients: CoefficientArrays) -> dict[str, Array]:
+    """Seconds of one decode step and one prefill step by part, each (n,)."""
+    c = coefficients
+    out: dict[str, Array] = {}
+    for name, phase, factors, step in (
+        ("decode", terms.decode, c.decode, c.host_step_s),
+        ("prefill", terms.prefill, c.prefill, c.host_prefill_step_s),
+    ):
+        out |= {f"{name}_{f}": phase.families[:, i] * factors[:, i] for i, f in enumerate(FAMILIES)}
+        out[f"{name}_layers"] = phase.layers * c.layer_overhead_s + phase.other
+        out[f"{name}_host"] = step * phase.stages + c.host_seq_s * phase.sequences
+    return out
 
 
 def predict(terms: RunTerms, coefficients: CoefficientArrays) -> LoopTimes:

@@ -1,0 +1,175 @@
+"""Predicted against measured end-to-end runs: errors overall and by group, intervals, the worst rows with breakdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.catalog.loader import Catalog
+from planner.evidence.e2e_calibrate import shipped_coefficients
+from planner.evidence.e2e_keys import distance_classes
+from planner.evidence.intervals import intervals
+from planner.evidence.run_terms import RunTerms, breakdown, predict, run_terms
+from planner.evidence.runs import LAYOUT, Runs
+from planner.units import MILLISECOND
+
+Array = NDArray[np.float64]
+
+METRICS = ("ttft_ms", "tpot_ms")
+WORST_ROWS = 10
+CONCURRENCY_BANDS = (1, 4, 16, 64, 256, 1024)
+LENGTH_BANDS = (1024, 4096, 8192, 16384)
+
+
+def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
+    """The validation report of end-to-end runs: kind, rows, predicted, failed, metrics, groups, worst, predictions.
+
+    ``metrics`` has for ttft_ms and tpot_ms median_ape, mean_ape, p90_ape (of |predicted - measured| / measured), bias
+    (median signed relative error), interval80_coverage and points, over rows whose speculative decoding is known to be
+    off; the others are a group of their own. ``predictions`` keeps every row in order, with a reason where it has no
+    prediction.
+    """
+    terms, failures = run_terms(runs, catalog)
+    loop = predict(terms, shipped_coefficients(terms))
+    seconds = {"ttft_ms": loop.ttft_s, "tpot_ms": loop.tpot_s}
+    predicted = {name: _column(len(runs), terms.rows, seconds[name] / MILLISECOND) for name in METRICS}
+    distances = distance_classes(runs)
+    bands = {name: intervals(distances, name.removesuffix("_ms"), predicted[name]) for name in METRICS}
+    headline = np.array([s == "none" for s in runs.text["speculative"]], dtype=bool)
+    report = _Report(runs, predicted, bands)
+    return {
+        "kind": "e2e",
+        "rows": len(runs),
+        "predicted": int(terms.rows.size),
+        "failed": dict(Counter(failures.values()).most_common()),
+        "metrics": report.metrics(headline),
+        "groups": report.groups(headline, distances),
+        "worst": _worst(report, terms, headline),
+        "predictions": report.rows(failures),
+    }
+
+
+class _Report:
+    """Errors of selections of runs."""
+
+    def __init__(self, runs: Runs, predicted: Mapping[str, Array], bands: Mapping[str, Any]) -> None:
+        self.runs, self.predicted, self.bands = runs, predicted, bands
+
+    def error(self, metric: str) -> Array:
+        """Signed relative error of every run, NaN where it is not predicted or not measured, (n,)."""
+        measured = self.runs[metric]
+        known = np.isfinite(measured) & (measured > 0)
+        return np.where(known, self.predicted[metric] / np.where(known, measured, 1.0) - 1.0, np.nan)
+
+    def metrics(self, rows: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
+        out: dict[str, dict[str, float]] = {}
+        for metric in METRICS:
+            error = self.error(metric)
+            chosen = rows & np.isfinite(error)
+            if not chosen.any():
+                continue
+            ape = np.abs(error[chosen])
+            band, measured = self.bands[metric], self.runs[metric]
+            inside = (measured >= band.low80) & (measured <= band.high80)
+            out[metric] = {
+                "median_ape": float(np.median(ape)),
+                "mean_ape": float(np.mean(ape)),
+                "p90_ape": float(np.quantile(ape, 0.9)),
+                "bias": float(np.median(error[chosen])),
+                "interval80_coverage": float(np.mean(inside[chosen])),
+                "points": int(chosen.sum()),
+            }
+        return out
+
+    def groups(self, headline: NDArray[np.bool_], distances: Sequence[str]) -> list[dict[str, Any]]:
+        keys = {name: key(self.runs) for name, key in GROUPS.items()} | {"distance": list(distances)}
+        found: list[dict[str, Any]] = []
+        for name, values in keys.items():
+            labels = np.array(values, dtype=object)
+            for value in dict.fromkeys(values):
+                chosen = (labels == value) & (headline | (name == "speculative"))
+                metrics = self.metrics(chosen)
+                if metrics:
+                    found.append({"group": name, "value": value, "rows": int(chosen.sum()), "metrics": metrics})
+        return found
+
+    def rows(self, failures: Mapping[int, str]) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        for row in range(len(self.runs)):
+            line: dict[str, Any] = {"run_id": self.runs.text["run_id"][row]}
+            for metric in METRICS:
+                line |= {
+                    f"measured_{metric}": _cell(self.runs[metric][row]),
+                    f"predicted_{metric}": _cell(self.predicted[metric][row]),
+                    f"low80_{metric}": _cell(self.bands[metric].low80[row]),
+                    f"high80_{metric}": _cell(self.bands[metric].high80[row]),
+                }
+            out.append(line | {"reason": failures.get(row, "")})
+        return out
+
+
+def _worst(report: _Report, terms: RunTerms, headline: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """The rows with the largest ratio between predicted and measured, with the terms of their two steps."""
+    ratios = np.array([np.abs(np.log(report.error(m) + 1.0)) for m in METRICS])
+    size = np.where(headline, np.nan_to_num(ratios, nan=0.0).max(axis=0), 0.0)
+    parts = breakdown(terms, shipped_coefficients(terms))
+    position = {int(row): i for i, row in enumerate(terms.rows)}
+    out: list[dict[str, Any]] = []
+    for row in np.argsort(-size, kind="stable")[:WORST_ROWS]:
+        if size[row] <= 0.0:
+            break
+        identity = {k: v for k, v in report.runs.identity(int(row)).items() if v}
+        numbers = {k: _cell(report.runs[k][row]) for k in ("input_tokens", "output_tokens", "concurrency", *LAYOUT)}
+        out.append(
+            identity
+            | {k: v for k, v in numbers.items() if v is not None}
+            | {f"measured_{m}": _cell(report.runs[m][row]) for m in METRICS}
+            | {f"predicted_{m}": _cell(report.predicted[m][row]) for m in METRICS}
+            | {"breakdown_ms": {k: float(v[position[int(row)]] / MILLISECOND) for k, v in parts.items()}}
+        )
+    return out
+
+
+def _text(name: str, missing: str = "not recorded") -> Callable[[Runs], list[str]]:
+    return lambda runs: [value or missing for value in runs.text[name]]
+
+
+def _precision(runs: Runs) -> list[str]:
+    pairs = zip(runs.text["linear_precision"], runs.text["moe_precision"], strict=True)
+    return [f"{linear or 'checkpoint'}/{moe}" if moe else linear or "checkpoint" for linear, moe in pairs]
+
+
+def _band(values: Array, edges: Sequence[int]) -> list[str]:
+    """Bands ``low-high`` between edges, the last one open."""
+    names = [f"up to {edges[0]}", *(f"{a + 1} to {b}" for a, b in zip(edges, edges[1:], strict=False))]
+    names.append(f"over {edges[-1]}")
+    return [names[int(np.searchsorted(edges, v))] if np.isfinite(v) else "not recorded" for v in values]
+
+
+GROUPS: Mapping[str, Callable[[Runs], list[str]]] = {
+    "model": _text("model"),
+    "gpu": _text("gpu"),
+    "engine": _text("engine"),
+    "precision": _precision,
+    "serving": _text("serving"),
+    "concurrency": lambda runs: _band(runs["concurrency"], CONCURRENCY_BANDS),
+    "input_tokens": lambda runs: _band(runs["input_tokens"], LENGTH_BANDS),
+    "output_tokens": lambda runs: _band(runs["output_tokens"], LENGTH_BANDS),
+    "bench": _text("bench"),
+    "speculative": _text("speculative"),
+}
+"""How runs are grouped in the report."""
+
+
+def _column(size: int, rows: NDArray[np.int64], values: Array) -> Array:
+    out = np.full(size, np.nan)
+    out[rows] = values
+    return out
+
+
+def _cell(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
