@@ -1,0 +1,221 @@
+"""Aggregated serving: every legal layout of a node type at every operating point, memory, steps and steady state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.layout.enumeration import enumerate_layouts
+from planner.layout.layouts import Layouts
+from planner.memory.budget import MemoryBudget, memory_budget
+from planner.search.grids import chunk_grid, operating_points, step_grid
+from planner.search.judge import judge
+from planner.search.outcome import outcome_of
+from planner.search.rejections import RejectionGroup, from_layouts
+from planner.search.setup import Hardware, Setup
+from planner.search.table import Deployments, Workers
+from planner.serving.closed_loop import LoopTimes
+from planner.serving.worker import Scheduling, aggregated_worker
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+R = TypeVar("R")
+
+BLOCK = 16_384
+"""Candidates evaluated at a time: the arrays of a block stay in a core's cache."""
+THREADS = 2
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Legal layouts of a node type with the requests each can hold, and why the others are out."""
+
+    layouts: Layouts
+    limit: Array
+    """Requests of mean length that fit one worker's cache."""
+    too_small: Layouts
+    memory: MemoryBudget | None
+    """Budget of ``too_small``, one request in flight."""
+    illegal: tuple[RejectionGroup, ...]
+
+
+def budget_of(s: Setup, hw: Hardware, layouts: Layouts, concurrency: Array, tokens: IntArray | int) -> MemoryBudget:
+    """Memory of workers with ``concurrency`` requests of mean length each."""
+    options = s.scenario.engine.options
+    per_rank = np.ceil(concurrency / layouts.attention_dp)
+    return memory_budget(
+        s.spec,
+        s.precision,
+        layouts,
+        hw.device,
+        s.scenario.engine.name,
+        max_num_seqs=np.maximum(per_rank, 1.0),
+        max_num_batched_tokens=tokens,
+        engine_version=s.scenario.engine.version,
+        gpu_memory_utilization=options.gpu_memory_utilization,
+        needed_tokens=np.ceil(s.traffic.mean_context),
+        needed_sequences=per_rank,
+        cuda_graphs=options.cuda_graphs is not False,
+    )
+
+
+def fitting_layouts(s: Setup, hw: Hardware, max_gpus: int) -> Fitting:
+    """Layouts of at most ``max_gpus`` GPUs that the engine runs and that hold at least one request."""
+    options = s.scenario.engine.options
+    layouts, illegal = enumerate_layouts(
+        s.spec,
+        hw.shape,
+        max_gpus,
+        s.scenario.engine.name,
+        precision=s.precision,
+        redundant_experts=options.redundant_experts or 0,
+    )
+    return fit(s, hw, layouts, from_layouts(illegal, f"{hw.id} with {s.scheduler.name}"))
+
+
+def fit(s: Setup, hw: Hardware, layouts: Layouts, illegal: tuple[RejectionGroup, ...]) -> Fitting:
+    """Which of ``layouts`` hold a request of mean and one of the longest length, and how many of the former."""
+    if not len(layouts):
+        return Fitting(layouts, np.empty(0), layouts, None, illegal)
+    one = layouts.attention_dp.astype(float)
+    budget = budget_of(s, hw, layouts, one, smallest_chunk(s, hw))
+    per_rank = np.minimum(budget.sequences(np.ceil(s.traffic.mean_context)), float(most_sequences(s)))
+    longest = budget.sequences(float(s.longest_request)) >= 1.0
+    holds = budget.fits & (per_rank >= 1.0) & longest
+    small = layouts.take(~holds)
+    memory = budget_of(s, hw, small, small.attention_dp.astype(float), smallest_chunk(s, hw)) if len(small) else None
+    limit = np.floor(per_rank[holds]) * layouts.attention_dp[holds]
+    return Fitting(layouts.take(holds), limit, small, memory, illegal)
+
+
+def most_sequences(s: Setup) -> int:
+    """Most sequences of one rank: the scenario's setting, else the engine's default."""
+    return s.scenario.engine.options.max_num_seqs or s.scheduler.max_num_seqs
+
+
+def chunks(s: Setup, hw: Hardware) -> IntArray:
+    """Token budgets of a step to try: the user's own, else the engine's default and its neighbours."""
+    given = s.scenario.engine.options.max_num_batched_tokens
+    smallest, largest = max(hw.token_budget // 4, 512), hw.token_budget * 2
+    grid = chunk_grid(hw.token_budget, given, smallest=smallest, largest=largest)
+    return grid if given is not None else grid[:: max(1, (grid.size - 1) // 2)]
+
+
+def smallest_chunk(s: Setup, hw: Hardware) -> int:
+    return int(chunks(s, hw).min())
+
+
+def overlap_choices(s: Setup, hw: Hardware, layouts: Layouts) -> NDArray[np.bool_]:
+    """Where two-batch overlap may be on: the scenario does not forbid it and tokens are sent to experts."""
+    if s.scenario.engine.options.two_batch_overlap is False or not hw.ctx.program.moes:
+        return np.zeros(len(layouts), dtype=bool)
+    return (layouts.attention_dp > 1) & (layouts.ep > 1)
+
+
+def uses_deepep(s: Setup, hw: Hardware, layouts: Layouts) -> NDArray[np.bool_]:
+    """Where tokens go to their experts point to point: by the engine's way across and inside a scale-up domain."""
+    moves = (layouts.attention_dp > 1) & (layouts.ep == layouts.stage_gpus)
+    across = layouts.stage_gpus > hw.ctx.domain
+    inside = s.scheduler.dispatch_in_domain == "deepep"
+    return moves & np.where(across, s.scheduler.dispatch_across == "deepep", inside)
+
+
+def points(s: Setup, hw: Hardware, layouts: Layouts, limit: Array, concurrency_: float | None = None) -> Workers:
+    """Every layout at every concurrency (or the one given), token budget and overlap worth trying, on ``hw``."""
+    grid = s.scenario.search.concurrency_per_worker
+    arrival = s.scenario.workload.arrival
+    if concurrency_ is not None:
+        index, concurrency = np.arange(len(layouts)), np.full(len(layouts), float(concurrency_))
+        count = np.ones(index.size, dtype=np.int64)
+    elif s.rate_rps is None:
+        workers = step_grid(max(1, min(_max_workers(hw, int(layouts.gpus.min(initial=1))), arrival.concurrency)))
+        index = np.repeat(np.arange(len(layouts)), workers.size)
+        count = np.tile(workers, len(layouts))
+        concurrency = np.ceil(arrival.concurrency / count)
+        keep = count * layouts.gpus[index] <= _max_workers(hw, 1)
+        index, count, concurrency = index[keep], count[keep], concurrency[keep]
+    else:
+        found = operating_points(limit, layouts.attention_dp, None if grid is None else np.array(grid))
+        index, concurrency = found.layout, found.concurrency.astype(float)
+        count = np.zeros(index.size, dtype=np.int64)
+    sizes = chunks(s, hw)
+    may_overlap = overlap_choices(s, hw, layouts)
+    forced = s.scenario.engine.options.two_batch_overlap is True
+    rows = np.repeat(np.arange(index.size), sizes.size)
+    tokens = np.tile(sizes, index.size)
+    overlaps = may_overlap[index[rows]]
+    both = np.zeros(0, dtype=np.int64) if forced else rows[overlaps]
+    two_batch = np.concatenate([overlaps, np.zeros(both.size, dtype=bool)])
+    tokens = np.concatenate([tokens, tokens[overlaps] if both.size else tokens[:0]])
+    rows = np.concatenate([rows, both])
+    chosen = layouts.take(index[rows])
+    return Workers(
+        hw, chosen, concurrency[rows], tokens.astype(np.int64), two_batch, uses_deepep(s, hw, chosen), count[rows]
+    )
+
+
+def _max_workers(hw: Hardware, worker_gpus: int) -> int:
+    nodes = hw.choice.max_nodes
+    return 1024 if nodes is None else max(nodes * hw.gpus_per_node // worker_gpus, 1)
+
+
+def loop_of(s: Setup, w: Workers, slots: Array) -> LoopTimes:
+    """Steady state of one worker of each row; requests beyond ``slots`` (n,) wait."""
+    parts = in_blocks(len(w), lambda rows: _loop_block(s, w.take(rows), slots[rows]))
+    return LoopTimes(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(LoopTimes)))
+
+
+def _loop_block(s: Setup, w: Workers, slots: Array) -> LoopTimes:
+    pause = s.scheduler.policy == "prefill_first"
+    scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
+    return aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.traffic, scheduling).loop
+
+
+def in_blocks(n: int, evaluate: Callable[[IntArray], R]) -> list[R]:
+    """``evaluate`` on consecutive blocks of row positions, two at a time; results in order."""
+    starts = range(0, max(n, 1), BLOCK)
+    blocks = [np.arange(a, min(a + BLOCK, n)) for a in starts]
+    if len(blocks) == 1:
+        return [evaluate(blocks[0])]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(evaluate, blocks))
+
+
+def aggregated_deployments(
+    s: Setup, hw: Hardware, fitting: Fitting, concurrency: float | None = None
+) -> Deployments | None:
+    """All aggregated deployments on one node type, judged; None where no layout fits.
+
+    ``concurrency`` requests in flight per worker where given, else every operating point.
+    """
+    if not len(fitting.layouts):
+        return None
+    w = points(s, hw, fitting.layouts, fitting.limit, concurrency)
+    budget = budget_of(s, hw, w.layouts, w.concurrency, w.token_budget)
+    per_rank = budget.sequences(np.ceil(s.traffic.mean_context))
+    slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp
+    loop = loop_of(s, w, slots)
+    workers, throughput, utilisation = size(s, w, loop)
+    outcome = outcome_of(s, workers, None, loop, throughput, utilisation)
+    verdict = judge(s, workers, None, outcome, (budget,), loop.throughput_rps)
+    return Deployments("agg", workers, None, outcome, verdict, len(w))
+
+
+def size(s: Setup, w: Workers, loop: LoopTimes) -> tuple[Workers, Array, Array]:
+    """Workers for the load, the deployment's throughput, and its utilisation.
+
+    An offered rate takes the fewest whole workers that pass it; the operating point is what each does when it is full,
+    so latencies are those of a worker at its capacity. A closed loop keeps its count.
+    """
+    rate = s.rate_rps
+    if rate is None:
+        return w, w.count * loop.throughput_rps, np.ones(len(w))
+    need = np.ceil(rate / loop.throughput_rps - 1e-9)
+    count = np.where(np.isfinite(need), np.maximum(need, 1.0), 1.0)
+    sized = Workers(w.hardware, w.layouts, w.concurrency, w.token_budget, w.two_batch, w.deepep, count.astype(np.int64))
+    return sized, np.full(len(w), rate), rate / (count * loop.throughput_rps)

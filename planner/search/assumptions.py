@@ -1,0 +1,87 @@
+"""What a plan takes for granted, one sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.economics.energy import power_model
+from planner.search.plan_schema import Candidate
+from planner.search.setup import Hardware, Setup
+
+
+def assumptions(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidate]) -> tuple[str, ...]:
+    """Sentences in the order of their weight, without repetition."""
+    lines = [
+        *_percentiles(s),
+        *_traffic(s),
+        *_hardware(s, hardware, found),
+        *_not_used(s),
+    ]
+    return tuple(dict.fromkeys(lines))
+
+
+def _percentiles(s: Setup) -> list[str]:
+    limits = [(m, p) for m, p, _ in s.scenario.slo.limits() if p != "mean"]
+    if not limits:
+        return []
+    names = ", ".join(f"{m.removesuffix('_ms').upper()} {p.upper()}" for m, p in limits)
+    return [f"Limits at percentiles ({names}) are judged on the mean: percentiles under load are not computed here."]
+
+
+def _traffic(s: Setup) -> list[str]:
+    w, engine = s.scenario.workload, s.scenario.engine
+    lines = [
+        f"Latencies are means at the operating point; requests have {float(s.traffic.input_tokens):,.0f} input and "
+        f"{float(s.traffic.output_tokens):,.0f} output tokens on average.",
+        f"KV cache in {s.precision.kv}; {s.spec.name} weights: "
+        + ", ".join(f"{name.replace('_', ' ')} {fmt}" for name, fmt in _formats(s)),
+    ]
+    if s.rate_rps is not None:
+        lines.append("Workers are sized so that each runs at its operating point when the offered rate is carried.")
+    if w.prefix_hit_rate:
+        lines.append(f"{w.prefix_hit_rate:.1%} of prompt tokens are served from the prefix cache and not computed.")
+    if engine.version is None:
+        lines.append(f"No {s.scheduler.name} version is given: memory terms of the newest version known are used.")
+    return lines
+
+
+def _formats(s: Setup) -> list[tuple[str, str]]:
+    names = ["attention", "routed_experts"] if any(f.kind == "moe" for f in s.spec.feed_forwards.values()) else []
+    chosen = names or ["attention", "dense_mlp"]
+    return [(name, getattr(s.precision, name)) for name in chosen]
+
+
+def _hardware(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidate]) -> list[str]:
+    lines: list[str] = []
+    listed = {c.node for c in found} | {c.prefill_pool.node for c in found if c.prefill_pool} or {
+        h.id for h in hardware
+    }
+    chosen = [h for h in hardware if h.id in listed]
+    for hw in chosen:
+        if hw.price is None:
+            lines.append(f"No price of {hw.accelerator.id} is known: costs on {hw.id} are not computed.")
+        else:
+            lines.append(f"{hw.price.assumption(hw.id)}.")
+        lines += [f"{hw.id}: {text}." for text in hw.power.assumptions]
+        lines += [f"{text}." for text in hw.ctx.coefficients.marks]
+    if any(hw.ctx.program.moes for hw in chosen):
+        skew = chosen[0].ctx.expert_skew
+        lines.append(
+            f"Expert popularity varies by {skew:g} of its mean (coefficient of variation); redundant experts even it out."
+        )
+    lines.append("Whole nodes are paid for; GPUs of a node that no worker uses cost as much as the others.")
+    lines.append(f"Energy includes the rest of the node and a PUE of {power_model().pue.value:g}.")
+    return lines
+
+
+def _not_used(s: Setup) -> list[str]:
+    """Fields of the scenario that this version reads but does not act on: said, not passed over."""
+    lines = []
+    if s.scenario.workload.priority_classes:
+        lines.append("Priority classes are not used: all requests are planned alike.")
+    if s.scenario.slo.completion_rate is not None:
+        lines.append("The completion rate is not judged: requests are never refused in a mean-value plan.")
+    cv = s.scenario.workload.arrival.gap_cv()
+    if cv is not None and cv != 1.0:
+        lines.append(f"Burstiness (CV {cv:g}) is not used: means at the operating point do not depend on it.")
+    return lines

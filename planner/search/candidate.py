@@ -1,0 +1,289 @@
+"""Chosen deployments written out as plan candidates: times, memory, breakdown, what binds, how sure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from planner.layout.step_traffic import Dispatch, step_traffic
+from planner.memory.budget import MemoryBudget
+from planner.model.precision import FORMATS
+from planner.search.aggregated import budget_of, most_sequences
+from planner.search.certainty import distance_of, evidence_note, extra_spread, interval_of, inverse
+from planner.search.disaggregated import transfer_seconds
+from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
+from planner.search.judge import latencies_ms
+from planner.search.plan_schema import (
+    Breakdown,
+    Candidate,
+    Interval,
+    Layout,
+    MemoryGib,
+    OperatingPoint,
+    Percentiles,
+    Phase,
+    Pool,
+    SloCheck,
+    Term,
+    TierTraffic,
+    UsdPerMtok,
+)
+from planner.search.rejections import REASONS, sentence
+from planner.search.setup import Setup
+from planner.search.table import Deployments, IntArray, Workers
+from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
+from planner.units import MIB, MILLISECOND
+
+
+def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int]) -> dict[int, Candidate]:
+    """Candidates for ``rows`` of a table, by row; ``ranks`` gives each row's rank."""
+    chosen = d.decode.take(rows)
+    budget = budget_of(s, chosen.hardware, chosen.layouts, chosen.concurrency, chosen.token_budget)
+    slots = _slots(s, chosen, budget)
+    if d.prefill is None:
+        scheduling = Scheduling(
+            chosen.token_budget.astype(float), s.scheduler.policy == "prefill_first", chosen.two_batch, chosen.deepep
+        )
+        steps = aggregated_steps(chosen.layouts, chosen.concurrency, slots, s.traffic, scheduling)
+        decode = explain_step(s, chosen, steps.decode)
+        prefill = explain_step(s, chosen, steps.prefill)
+        pool, pool_budget, transfer = None, None, None
+        second: Phase = "prefill" if s.scheduler.policy == "prefill_first" else "mixed"
+    else:
+        decode = explain_step(s, chosen, decode_work(chosen.concurrency, chosen.layouts, s.traffic))
+        pool = d.prefill.take(rows)
+        work, _, _ = prefill_pool_steps(pool.layouts, s.traffic, pool.token_budget.astype(float))
+        prefill = explain_step(s, pool, work)
+        pool_budget = budget_of(s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget)
+        transfer = np.broadcast_to(transfer_seconds(s, pool, chosen), rows.shape)
+        second = "prefill"
+    values = latencies_ms(s, d.outcome)
+    out: dict[int, Candidate] = {}
+    for k, row in enumerate(int(r) for r in rows):
+        out[row] = _candidate(
+            s,
+            d,
+            row,
+            ranks[row],
+            {name: float(v[row]) for name, v in values.items()},
+            memory=MemoryGib(**budget.gib(k)),
+            most=float(slots[k]),
+            breakdown=_breakdown((("decode", decode), (second, prefill)), k),
+            binding=binding_sentence(decode, k, "decode"),
+            gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
+            pools=None if pool is None or pool_budget is None else _pools(s, d, row, (pool_budget, budget), k),
+            transfer_s=None if transfer is None else float(transfer[k]),
+            traffic=_traffic(s, chosen, k),
+        )
+    return out
+
+
+def _slots(s: Setup, w: Workers, budget: MemoryBudget) -> np.ndarray:
+    per_rank = np.minimum(budget.sequences(np.ceil(s.traffic.mean_context)), float(most_sequences(s)))
+    return np.asarray(np.maximum(per_rank, 1e-9) * w.layouts.attention_dp)
+
+
+def _candidate(
+    s: Setup,
+    d: Deployments,
+    i: int,
+    rank: int,
+    latency: Mapping[str, float],
+    *,
+    memory: MemoryGib,
+    most: float,
+    breakdown: Breakdown,
+    binding: str,
+    gains: tuple[str, ...],
+    pools: tuple[Pool, Pool] | None,
+    transfer_s: float | None,
+    traffic: tuple[TierTraffic, ...],
+) -> Candidate:
+    o, w = d.outcome, d.decode
+    hardware = [w.hardware] if d.prefill is None else [d.prefill.hardware, w.hardware]
+    kind = distance_of(s, d, i)
+    interval = _interval(s, d, i, kind, extra_spread(hardware), latency)
+    gpus = int(d.gpus[i])
+    output_rate = float(o.throughput_rps[i]) * float(s.traffic.output_tokens)
+    input_rate = float(o.throughput_rps[i]) * float(s.traffic.input_tokens)
+    options = s.scenario.engine.options
+    spare = s.scenario.reliability.spare_nodes * len(hardware)
+    return Candidate(
+        rank=rank,
+        layout=Layout(**w.layouts.row(i)),
+        serving=d.serving,
+        gpus=gpus,
+        replicas=int(w.count[i]),
+        node=w.hardware.id,
+        accelerator=w.hardware.accelerator.id,
+        nodes=int(d.nodes[i]) + spare,
+        prefill_pool=None if pools is None else pools[0],
+        decode_pool=None if pools is None else pools[1],
+        ttft_ms=Percentiles(mean=latency["ttft_ms"]),
+        tbt_ms=Percentiles(mean=latency["tbt_ms"]),
+        tpot_ms=Percentiles(mean=latency["tpot_ms"]),
+        e2e_ms=Percentiles(mean=latency["e2e_ms"]),
+        kv_transfer_ms=None if transfer_s is None else transfer_s / MILLISECOND,
+        goodput_rps=float(o.throughput_rps[i]) if d.rejections.code[i] < 0 else 0.0,
+        throughput_rps=float(o.throughput_rps[i]),
+        output_tokens_per_s_per_gpu=output_rate / gpus,
+        input_tokens_per_s_per_gpu=input_rate / gpus,
+        output_tokens_per_s_per_user=1e3 / latency["tpot_ms"],
+        concurrency=float(w.concurrency[i] * w.count[i]),
+        concurrency_per_worker=float(w.concurrency[i]),
+        max_concurrency=most * float(w.count[i]),
+        settings=OperatingPoint(
+            max_num_seqs=int(np.ceil(w.concurrency[i] / w.layouts.attention_dp[i])),
+            max_num_batched_tokens=int(w.token_budget[i]),
+            prefill_chunk_tokens=int(min(w.token_budget[i], np.ceil(float(s.traffic.new_tokens)))),
+            gpu_memory_utilization=options.gpu_memory_utilization,
+            max_model_len=s.longest_request,
+            two_batch_overlap=bool(w.two_batch[i]),
+        ),
+        memory_gib=memory,
+        usd_per_hour=_known(o.usd_per_hour[i]),
+        usd_per_mtok=UsdPerMtok(input=_known(o.usd_per_mtok_input[i]), output=_known(o.usd_per_mtok_output[i])),
+        joules_per_token=_known(o.joules_per_token[i]),
+        interval=interval,
+        slo=_checks(s, latency, interval),
+        binding=binding,
+        explanation=(*_next_step(d, i), *gains),
+        breakdown=breakdown,
+        traffic=traffic,
+        evidence=evidence_note(s, hardware, kind),
+    )
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _interval(
+    s: Setup, d: Deployments, i: int, kind: str, spread: float, latency: Mapping[str, float]
+) -> dict[str, Interval]:
+    """Intervals of times; a rate's interval moves cost and energy the other way round."""
+    o = d.outcome
+    found = {
+        "ttft_ms": interval_of(kind, "ttft", latency["ttft_ms"], spread),
+        "tpot_ms": interval_of(kind, "tpot", latency["tpot_ms"], spread),
+        "tbt_ms": interval_of(kind, "tpot", latency["tbt_ms"], spread),
+        "output_tokens_per_s_per_gpu": interval_of(
+            kind,
+            "throughput",
+            float(o.throughput_rps[i]) * float(s.traffic.output_tokens) / float(d.gpus[i]),
+            spread,
+        ),
+    }
+    ratio = interval_of(kind, "throughput", 1.0, spread)
+    for name, value in (("usd_per_mtok", o.usd_per_mtok_output[i]), ("joules_per_token", o.joules_per_token[i])):
+        if np.isfinite(value):
+            found[name] = inverse(ratio, float(value))
+    return found
+
+
+def _checks(s: Setup, latency: Mapping[str, float], interval: Mapping[str, Interval]) -> tuple[SloCheck, ...]:
+    checks = []
+    for metric, percentile, limit in s.scenario.slo.limits():
+        upper = interval.get(metric)
+        checks.append(
+            SloCheck(
+                metric=metric,
+                percentile=percentile,
+                limit=limit,
+                value=latency[metric],
+                judged_on="mean",
+                met=latency[metric] <= limit,
+                met_at_80=None if upper is None else upper.high80 <= limit,
+            )
+        )
+    return tuple(checks)
+
+
+def _next_step(d: Deployments, i: int) -> tuple[str, ...]:
+    """Why not more requests per worker: what the next larger operating point of the same layout breaks."""
+    if d.prefill is not None:
+        return ()
+    w = d.decode
+    same = (w.token_budget == w.token_budget[i]) & (w.two_batch == w.two_batch[i])
+    for values in w.layouts.as_columns().values():
+        same &= values == values[i]
+    larger = np.flatnonzero(same & (w.concurrency > w.concurrency[i]))
+    if not larger.size:
+        return ("This is the largest number of requests per worker that memory and the engine allow.",)
+    j = int(larger[np.argmin(w.concurrency[larger])])
+    code = int(d.rejections.code[j])
+    if code < 0:
+        return ()
+    reason = REASONS[d.rejections.names[code]]
+    text = sentence(reason, float(d.rejections.needed[j]), float(d.rejections.available[j]))
+    return (f"More requests do not fit: at {w.concurrency[j]:,.0f} per worker, {text}.",)
+
+
+def _breakdown(phases: tuple[tuple[Phase, Explained], ...], k: int) -> Breakdown:
+    terms: list[Term] = []
+    steps: dict[Phase, float] = {}
+    for phase, explained in phases:
+        total = float(explained.times.total[k])
+        steps[phase] = total / MILLISECOND
+        for name, exposed in explained.times.exposed.items():
+            hidden = explained.times.hidden.get(name)
+            beside = 0.0 if hidden is None else float(hidden[k])
+            if exposed[k] <= 0 and beside <= 0:
+                continue
+            terms.append(
+                Term(
+                    phase=phase,
+                    term=name,
+                    exposed_ms=float(exposed[k]) / MILLISECOND,
+                    hidden_ms=beside / MILLISECOND,
+                    share=float(exposed[k]) / total,
+                    bound=explained.bound[name][k],
+                )
+            )
+    return Breakdown(step_ms=steps, terms=tuple(terms))
+
+
+def _pools(s: Setup, d: Deployments, i: int, budgets: tuple[MemoryBudget, MemoryBudget], k: int) -> tuple[Pool, Pool]:
+    assert d.prefill is not None
+    rate = float(d.outcome.throughput_rps[i])
+    tokens = (float(s.traffic.new_tokens), float(s.traffic.output_tokens))
+    busy = (float(d.outcome.prefill_utilisation[i]), float(d.outcome.utilisation[i]))
+    pools = []
+    for w, budget, per_request, used in zip((d.prefill, d.decode), budgets, tokens, busy, strict=True):
+        gpus = int(w.gpus[i])
+        pools.append(
+            Pool(
+                node=w.hardware.id,
+                layout=Layout(**w.layouts.row(i)),
+                workers=int(w.count[i]),
+                gpus=gpus,
+                nodes=int(w.nodes[i]),
+                concurrency_per_worker=float(w.concurrency[i]),
+                utilisation=used,
+                tokens_per_s_per_gpu=rate * per_request / gpus,
+                memory_gib=MemoryGib(**budget.gib(k)),
+            )
+        )
+    return pools[0], pools[1]
+
+
+def _traffic(s: Setup, w: Workers, k: int) -> tuple[TierTraffic, ...]:
+    one = w.take(np.array([k]))
+    dispatch: Dispatch = "direct" if bool(one.deepep[0]) else "gather"
+    found = step_traffic(
+        s.spec,
+        one.layouts,
+        w.hardware.shape,
+        one.concurrency / one.layouts.attention_dp / one.layouts.pp,
+        dispatch=dispatch,
+        activation_bytes=FORMATS[s.precision.activations].bytes_per_value,
+        dispatch_bytes=FORMATS[s.precision.dispatch].bytes_per_value,
+        combine_bytes=FORMATS[s.precision.combine].bytes_per_value,
+    )
+    up = sum(float(t.scale_up[0]) for t in found.values())
+    far = sum(float(t.scale_out[0]) for t in found.values())
+    return (
+        TierTraffic(tier="scale_up", phase="decode", mib_per_step=up / MIB),
+        TierTraffic(tier="network", phase="decode", mib_per_step=far / MIB),
+    )

@@ -1,0 +1,113 @@
+"""How sure a deployment's numbers are: its distance to measured runs, intervals, and marks on what is extrapolated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from planner.evidence.e2e_keys import distance, shipped_evidence
+from planner.evidence.intervals import intervals
+from planner.evidence.run_terms import architecture_name
+from planner.layout.layouts import Layouts
+from planner.search.plan_schema import Evidence, Interval, Mark
+from planner.search.setup import Hardware, Setup
+from planner.search.table import Deployments
+
+DISTANCE_WORDS = {
+    "seen_layout": "measured: runs of this model, GPU, engine and layout",
+    "new_layout": "near: runs of this model, GPU and engine in other layouts",
+    "new_model": "further: runs on this GPU and engine, of other models",
+    "new_gpu": "far: runs of this engine, on other GPUs",
+    "new_engine": "farthest: no runs of this engine",
+}
+
+
+def distance_of(s: Setup, d: Deployments, i: int) -> str:
+    """Distance class of deployment ``i`` to the measured runs behind the coefficients."""
+    known = _known()
+    model = architecture_name(s.spec.hf_id or s.spec.id)
+    gpu, engine = d.decode.hardware.accelerator.id, s.scenario.engine.name
+    group = " ".join((model, gpu, engine, d.serving, layout_key(d, i)))
+    return distance(known, model, gpu, engine, group)
+
+
+def layout_key(d: Deployments, i: int) -> str:
+    """The layout as the evidence spells it (planner.evidence.e2e_keys.layout_text)."""
+    if d.prefill is None:
+        return ".".join(_numbers(d.decode.layouts, i))
+    pools = (d.prefill, d.decode)
+    return ".".join(part for p in pools for part in (str(int(p.count[i])), *_numbers(p.layouts, i)))
+
+
+def _numbers(layouts: Layouts, i: int) -> tuple[str, ...]:
+    row = layouts.row(i)
+    return tuple(str(row[name]) for name in ("tp", "pp", "attention_dp", "moe_tp", "ep"))
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, frozenset[str]]:
+    """Shipped evidence with architectures in place of checkpoints, and groups without precision."""
+    shipped = shipped_evidence()
+    groups = set()
+    for text in shipped["groups"]:
+        model, gpu, engine, _, _, serving, layout = text.split(" ")
+        groups.add(" ".join((architecture_name(model), gpu, engine, serving, layout)))
+    return {
+        "models": frozenset(architecture_name(m) for m in shipped["models"]),
+        "gpus": frozenset(shipped["gpus"]),
+        "engines": frozenset(shipped["engines"]),
+        "groups": frozenset(groups),
+    }
+
+
+def extra_spread(hardware: Sequence[Hardware]) -> float:
+    """Half-width of an 80 % interval (of a logarithm) that extrapolated operator curves add; 0 where none is."""
+    marked = [c.spread for hw in hardware for c in hw.curves_used if c.extrapolated]
+    return float(np.median(marked)) if marked else 0.0
+
+
+def interval_of(kind: str, metric: str, value: float, spread: float) -> Interval:
+    """Interval of ``value`` (metric tpot, ttft or throughput) at distance class ``kind``."""
+    found = intervals(kind, metric, value, spread)
+    return Interval(
+        low80=float(found.low80), high80=float(found.high80), low50=float(found.low50), high50=float(found.high50)
+    )
+
+
+def inverse(interval: Interval, value: float) -> Interval:
+    """Interval of a quantity ``value`` / x, from the interval of x / 1 (a ratio around 1)."""
+    return Interval(
+        low80=value / interval.high80,
+        high80=value / interval.low80,
+        low50=None if interval.high50 is None else value / interval.high50,
+        high50=None if interval.low50 is None else value / interval.low50,
+    )
+
+
+def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str) -> Evidence:
+    """Distance in words and a mark for every curve, coefficient or fact that stands in for another."""
+    marks: dict[str, Mark] = {}
+    for hw in hardware:
+        for curve in hw.curves_used:
+            if curve.extrapolated:
+                marks[f"{hw.id} {curve.op}"] = Mark(subject=f"operator curve {curve.op} {curve.dtype}", text=curve.note)
+        for text in hw.ctx.coefficients.marks:
+            marks[text] = Mark(subject="end-to-end coefficients", text=text)
+        for fact in hw.device.missing:
+            if fact.startswith("memory"):
+                text = f"{fact} of {hw.accelerator.id} is not sourced: the memory sold is taken as usable"
+                marks[text] = Mark(subject="memory_gib", text=text)
+    return Evidence(
+        extrapolated=bool(marks) or kind in ("new_gpu", "new_engine"),
+        distance=DISTANCE_WORDS[kind],
+        marks=tuple(_unique(marks.values())),
+    )
+
+
+def _unique(marks: Iterable[Mark]) -> list[Mark]:
+    seen: dict[tuple[str, str], Mark] = {}
+    for mark in marks:
+        seen.setdefault((mark.subject, mark.text), mark)
+    return list(seen.values())

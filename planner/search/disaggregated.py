@@ -1,0 +1,188 @@
+"""Disaggregated serving: a prefill and a decode pool, each with its own layout, rates matched, KV sent between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.memory.budget import MemoryBudget
+from planner.model.kv import kv_bytes_per_sequence
+from planner.roofline import operators as op
+from planner.roofline.step import step_times
+from planner.search.aggregated import (
+    Fitting,
+    budget_of,
+    chunks,
+    in_blocks,
+    overlap_choices,
+    uses_deepep,
+)
+from planner.search.grids import operating_points
+from planner.search.judge import judge
+from planner.search.outcome import outcome_of
+from planner.search.pareto import pareto_mask
+from planner.search.setup import Hardware, Setup
+from planner.search.table import Deployments, Workers
+from planner.serving.closed_loop import LoopTimes
+from planner.serving.split import split_at_rate
+from planner.serving.worker import decode_work, prefill_pool_steps
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+UTILISATIONS = np.array([0.5, 0.65, 0.8, 0.9])
+"""Loads of the prefill pool that are tried: what remains is queueing room."""
+
+
+@dataclass(frozen=True)
+class PoolPoints:
+    """Operating points of one pool's workers, arrays (n,)."""
+
+    workers: Workers
+    step_s: Array
+    """Decode: seconds per token; prefill: seconds per prompt."""
+    worker_rps: Array
+    """Requests per second that one worker passes."""
+    servers: Array
+    """Prefill: prompts processed at once by one worker."""
+    evaluated: int
+
+    def take(self, rows: IntArray) -> PoolPoints:
+        return PoolPoints(
+            self.workers.take(rows), self.step_s[rows], self.worker_rps[rows], self.servers[rows], self.evaluated
+        )
+
+
+def decode_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
+    """Decode workers on one node type: every layout at every concurrency, with and without overlap."""
+    found = operating_points(fitting.limit, fitting.layouts.attention_dp, _grid(s))
+    index, two_batch = _with_overlap(s, hw, fitting, found.layout)
+    concurrency = found.concurrency.astype(float)[index]
+    layouts = fitting.layouts.take(found.layout[index])
+    budget = np.full(index.size, chunks(s, hw).min(), dtype=np.int64)
+    zero = np.zeros(index.size, dtype=np.int64)
+    w = Workers(hw, layouts, concurrency, budget, two_batch, uses_deepep(s, hw, layouts), zero)
+
+    def token_s(b: Workers) -> Array:
+        return step_times(hw.ctx, b.layouts, decode_work(b.concurrency, b.layouts, s.traffic), *_how(b)).total
+
+    tpot = _blocks(w, token_s)
+    out = max(float(s.traffic.output_tokens) - 1.0, 1.0)
+    return PoolPoints(w, tpot, concurrency / (out * tpot), np.ones(index.size), index.size)
+
+
+def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
+    """Prefill workers on one node type: every layout with every token budget, every rank busy with a prompt."""
+    sizes = chunks(s, hw)
+    rows = np.repeat(np.arange(len(fitting.layouts)), sizes.size)
+    index, two_batch = _with_overlap(s, hw, fitting, rows)
+    layouts = fitting.layouts.take(rows[index])
+    budget = np.tile(sizes, len(fitting.layouts))[index].astype(np.int64)
+    zero = np.zeros(index.size, dtype=np.int64)
+    servers = layouts.attention_dp.astype(float)
+    w = Workers(hw, layouts, servers, budget, two_batch, uses_deepep(s, hw, layouts), zero)
+
+    def prompt_s(b: Workers) -> Array:
+        work, per_prompt, _ = prefill_pool_steps(b.layouts, s.traffic, b.token_budget.astype(float))
+        return step_times(hw.ctx, b.layouts, work, *_how(b)).total * per_prompt
+
+    time = _blocks(w, prompt_s)
+    return PoolPoints(w, time, servers / time, servers, index.size)
+
+
+def _grid(s: Setup) -> IntArray | None:
+    given = s.scenario.search.concurrency_per_worker
+    return None if given is None else np.array(given)
+
+
+def _with_overlap(s: Setup, hw: Hardware, fitting: Fitting, rows: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Positions into ``rows``, repeated where two-batch overlap is tried as well, and whether it is on."""
+    may = overlap_choices(s, hw, fitting.layouts)[rows]
+    if s.scenario.engine.options.two_batch_overlap is True:
+        return np.arange(rows.size), may
+    index = np.concatenate([np.arange(rows.size), np.flatnonzero(may)])
+    return index, np.concatenate([np.zeros(rows.size, dtype=bool), np.ones(int(may.sum()), dtype=bool)])
+
+
+def _how(w: Workers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    return w.two_batch, w.deepep
+
+
+def _blocks(w: Workers, evaluate: Callable[[Workers], Array]) -> Array:
+    return np.concatenate(in_blocks(len(w), lambda rows: evaluate(w.take(rows))))
+
+
+def useful(points: PoolPoints) -> PoolPoints:
+    """Points that no other beats in GPUs per request/s, time and worker size: a pairing needs no others."""
+    cost = points.workers.layouts.gpus / points.worker_rps
+    keep = pareto_mask([cost, points.step_s, points.workers.layouts.gpus], ["min", "min", "min"])
+    return points.take(np.flatnonzero(keep))
+
+
+def transfer_seconds(s: Setup, prefill: Workers, decode: Workers) -> Array:
+    """Seconds to send a prompt's KV cache: each rank of the prefill replica sends its shard to the decode pool.
+
+    Over the scale-up link where both workers fit one domain, else over the NIC; not overlapped with the prompt.
+    """
+    size = kv_bytes_per_sequence(s.spec, s.precision.kv, float(s.traffic.input_tokens), prefill.layouts.tp)
+    across = prefill.layouts.gpus + decode.layouts.gpus > prefill.hardware.shape.domain
+    return np.asarray(op.send(prefill.hardware.ctx.curves.get("send", "bf16"), size, across), dtype=float)
+
+
+def disaggregated_deployments(
+    s: Setup, prefill: PoolPoints, decode: PoolPoints, limits_tpot_s: float | None
+) -> Deployments | None:
+    """All pairs of useful pool points at every prefill load, judged; None where a pool has no point."""
+    evaluated = prefill.evaluated + decode.evaluated
+    within = decode if limits_tpot_s is None else decode.take(np.flatnonzero(decode.step_s <= limits_tpot_s))
+    d, p = useful(within if len(within.workers) else decode), useful(prefill)
+    if not len(d.workers) or not len(p.workers):
+        return None
+    shape = (len(d.workers), len(p.workers), UTILISATIONS.size)
+    i, j, k = (a.ravel() for a in np.indices(shape))
+    d, p, load = d.take(i), p.take(j), UTILISATIONS[k]
+    rate = _rate(s, d, p)
+    d_workers = _counted(d.workers, np.ceil(rate / d.worker_rps - 1e-9) if s.rate_rps else _closed_count(s, d))
+    p_workers = _counted(p.workers, np.ceil(rate / (load * p.worker_rps) - 1e-9))
+    transfer = transfer_seconds(s, p_workers, d_workers)
+    times = split_at_rate(
+        rate,
+        p_workers.count * p.servers,
+        p.step_s,
+        transfer,
+        d.workers.hardware.ctx.coefficients.request_s,
+        d.step_s,
+    )
+    loop = LoopTimes(times.ttft_s, d.step_s, d.worker_rps, times.prefill_utilisation)
+    utilisation = np.minimum(rate / (d_workers.count * d.worker_rps), 1.0)
+    outcome = outcome_of(s, d_workers, p_workers, loop, rate, utilisation)
+    budgets = _budgets(s, p_workers, d_workers)
+    verdict = judge(s, d_workers, p_workers, outcome, budgets, d.worker_rps)
+    return Deployments("disagg", d_workers, p_workers, outcome, verdict, evaluated + i.size)
+
+
+def _rate(s: Setup, d: PoolPoints, p: PoolPoints) -> Array:
+    """The offered rate; in a closed loop what its requests make: C / (prompt + output)."""
+    if s.rate_rps is not None:
+        return np.full(len(d.workers), s.rate_rps)
+    out = max(float(s.traffic.output_tokens) - 1.0, 1.0)
+    return np.asarray(s.scenario.workload.arrival.concurrency / (p.step_s + out * d.step_s))
+
+
+def _closed_count(s: Setup, d: PoolPoints) -> Array:
+    return np.ceil(s.scenario.workload.arrival.concurrency / d.workers.concurrency)
+
+
+def _counted(w: Workers, count: Array) -> Workers:
+    whole = np.maximum(count, 1.0).astype(np.int64)
+    return Workers(w.hardware, w.layouts, w.concurrency, w.token_budget, w.two_batch, w.deepep, whole)
+
+
+def _budgets(s: Setup, prefill: Workers, decode: Workers) -> tuple[MemoryBudget, MemoryBudget]:
+    return (
+        budget_of(s, decode.hardware, decode.layouts, decode.concurrency, decode.token_budget),
+        budget_of(s, prefill.hardware, prefill.layouts, prefill.concurrency, prefill.token_budget),
+    )

@@ -1,0 +1,227 @@
+"""Why not: everything that was refused, in one list by typed reason, and the nearest misses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.layout.layouts import Layouts
+from planner.layout.legality import legal
+from planner.memory.budget import MemoryBudget
+from planner.model.precision import FORMATS
+from planner.search.aggregated import Fitting, budget_of, fit, fitting_layouts, smallest_chunk
+from planner.search.fixes import MemoryTerms, fitting_alternative, latency_fix, memory_fix, nodes_fix
+from planner.search.judge import latencies_ms
+from planner.search.plan_schema import Layout, NearestMiss, Rejection
+from planner.search.rejections import (
+    REASONS,
+    RejectionGroup,
+    group,
+    merge,
+    nearest_misses,
+    number,
+    sentence,
+)
+from planner.search.setup import Hardware, Setup
+from planner.search.table import Deployments
+from planner.units import GIB, MILLISECOND
+
+NODE_REFUSED = "hardware_facts"
+"""Reason of a node type that cannot be evaluated at all: a fact that its formulas need is not sourced."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A node type (or pair) left out whole, and why."""
+
+    node: str
+    why: str
+
+
+def rejections(
+    s: Setup,
+    tables: Sequence[Deployments],
+    fits: Sequence[tuple[Hardware, Fitting]],
+    refused: Sequence[Refused],
+) -> tuple[Rejection, ...]:
+    """All refusals, most frequent first."""
+    groups: list[RejectionGroup] = []
+    for hw, fitting in fits:
+        groups += fitting.illegal
+        groups += _too_small(s, hw, fitting)
+    for table in tables:
+        groups += group(table.rejections, table.describe, _fixes(s, table))
+    groups += [
+        RejectionGroup(NODE_REFUSED, 1, None, None, None, f"{r.node}: {r.why}", "add the fact in a catalogue overlay")
+        for r in refused
+    ]
+    return tuple(Rejection(**g.to_dict()) for g in merge(groups))
+
+
+def _too_small(s: Setup, hw: Hardware, fitting: Fitting) -> list[RejectionGroup]:
+    """Layouts that do not hold a single request of the workload."""
+    if fitting.memory is None:
+        return []
+    i = int(np.argmin(fitting.memory.shortfall))
+    memory, layouts = fitting.memory, fitting.too_small
+    needed, there = float(memory.total[i]) / GIB, float(memory.capacity[i]) / GIB
+    term = max(("weights", "workspace", "graphs"), key=lambda name: float(memory.term(name)[i]))
+    reason = REASONS["memory"]
+    example = f"{layouts.describe(i)} on {hw.id}: {sentence(reason, needed, there)}"
+    if needed <= there:  # weights and one mean request fit, but not the longest request
+        longest = float(memory.sequence_bytes(float(s.longest_request))[i]) / GIB
+        needed, there, reason = longest, float(memory.kv[i]) / GIB, REASONS["kv_cache"]
+        example = f"{layouts.describe(i)} on {hw.id}: {sentence(reason, needed, there)}"
+        term = "kv"
+    alternative = _layout_that_fits(s, hw, fitting)
+    return [
+        RejectionGroup(
+            reason=reason.id,
+            count=len(layouts),
+            needed=needed,
+            available=there,
+            unit=reason.unit,
+            example=example,
+            fix=memory_fix(_terms(s, memory, i), alternative),
+            term=term,
+        )
+    ]
+
+
+def _terms(s: Setup, memory: MemoryBudget, i: int) -> MemoryTerms:
+    fixed = sum(
+        float(memory.term(n)[i]) for n in ("weights", "workspace", "collectives", "graphs", "runtime", "margin")
+    )
+    return MemoryTerms(
+        fixed=fixed,
+        kv=float(memory.needed_kv[i]),
+        capacity=float(memory.capacity[i]),
+        utilization=1.0,
+        kv_bytes_per_value=FORMATS[s.precision.kv].bytes_per_value,
+    )
+
+
+def _layout_that_fits(s: Setup, hw: Hardware, fitting: Fitting) -> str | None:
+    """The smallest layout on this node type that does fit, with more nodes or GPUs than allowed if need be."""
+    where = f"on {hw.id}"
+    if len(fitting.layouts):
+        i = int(np.argmin(fitting.layouts.gpus))
+        return f"{fitting.layouts.describe(i)} {where} fits ({int(fitting.layouts.gpus[i])} GPUs)"
+    whole = replace(hw, choice=hw.choice.model_copy(update={"max_nodes": None, "gpus": None}))
+    wide = s.hardware(whole.choice)
+    wider = fitting_layouts(s, wide, 8 * wide.gpus_per_node)
+    if not len(wider.layouts):
+        return None
+    memory = budget_of(s, wide, wider.layouts, wider.layouts.attention_dp.astype(float), smallest_chunk(s, wide))
+    return fitting_alternative(
+        memory.total, memory.capacity, wider.layouts.gpus, lambda k: f"{wider.layouts.describe(k)} {where}"
+    )
+
+
+def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None]]:
+    """The smallest change for each reason of a table."""
+    values = latencies_ms(s, table.outcome)
+    fitted = np.isin(table.rejections.code, [i for i, n in enumerate(table.rejections.names) if n == "memory"])
+    found: dict[str, Callable[[int], str | None]] = {}
+    for metric, _, limit in s.scenario.slo.limits():
+        reached = np.where(fitted, np.nan, values[metric]) * MILLISECOND
+        name = metric.removesuffix("_ms").upper()
+
+        def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:
+            return latency_fix(metric, reached, limit * MILLISECOND, table.describe)
+
+        found[f"slo_{metric.removesuffix('_ms')}"] = fix
+    per_node = table.outcome.throughput_rps / np.maximum(table.nodes, 1)
+    most = table.decode.hardware.choice.max_nodes
+    if most is not None and s.rate_rps is not None:
+        load = float(s.rate_rps)
+        found["nodes"] = lambda _: nodes_fix(load, per_node, float(most), table.describe)
+    found["memory"] = lambda i: _fewer_requests(table, i)
+    return found
+
+
+def _fewer_requests(table: Deployments, i: int) -> str | None:
+    short = float(table.rejections.needed[i] - table.rejections.available[i])
+    return f"short by {number(short)} GiB per GPU: fewer requests per worker, or KV cache in fp8"
+
+
+def misses(
+    s: Setup,
+    tables: Sequence[Deployments],
+    fits: Sequence[tuple[Hardware, Fitting]],
+    refused: Sequence[Refused],
+    count: int = 5,
+) -> tuple[NearestMiss, ...]:
+    """What comes nearest where nothing is feasible: deployments first, then layouts that do not fit memory."""
+    found: list[NearestMiss] = []
+    for table in tables:
+        fixes = _fixes(s, table)
+        for i in nearest_misses(table.rejections, table.gpus, count):
+            reason = REASONS[table.rejections.names[int(table.rejections.code[i])]]
+            needed, there = float(table.rejections.needed[i]), float(table.rejections.available[i])
+            fix = fixes.get(reason.id)
+            found.append(
+                NearestMiss(
+                    node=table.decode.hardware.id,
+                    serving=table.serving,
+                    layout=Layout(**table.decode.layouts.row(int(i))),
+                    gpus=int(table.gpus[i]),
+                    reason=reason.id,
+                    needed=needed if np.isfinite(needed) else None,
+                    available=there if np.isfinite(there) else None,
+                    unit=reason.unit or None,
+                    text=f"{table.describe(int(i))}: {sentence(reason, needed, there)}",
+                    fix=None if fix is None else fix(int(i)),
+                )
+            )
+    for hw, fitting in fits:
+        for entry in _too_small(s, hw, fitting):
+            assert fitting.memory is not None
+            i = int(np.argmin(fitting.memory.shortfall))
+            found.append(
+                NearestMiss(
+                    node=hw.id,
+                    serving="agg",
+                    layout=Layout(**fitting.too_small.row(i)),
+                    gpus=int(fitting.too_small.gpus[i]),
+                    reason=entry.reason,
+                    needed=entry.needed,
+                    available=entry.available,
+                    unit=entry.unit,
+                    text=entry.example,
+                    fix=entry.fix,
+                )
+            )
+    return tuple(sorted(found, key=_distance)[:count])
+
+
+def _distance(miss: NearestMiss) -> float:
+    if not miss.needed or not miss.available:
+        return float("inf")
+    ratio = miss.needed / miss.available
+    return ratio if miss.reason != "rate" else 1.0 / ratio
+
+
+def fitting_rejections(s: Setup, hw: Hardware, layout: Layouts) -> tuple[Fitting, tuple[Rejection, ...]]:
+    """One layout: what it holds, and why the engine or the memory refuses it."""
+    mask, why = legal(s.spec, layout, hw.shape, s.scenario.engine.name, s.precision, tp_across_nodes=True)
+    broken: list[RejectionGroup] = []
+    if not mask[0]:
+        rule = why.rule_of(0)
+        assert rule is not None
+        broken.append(
+            RejectionGroup(
+                reason=rule.id,
+                count=1,
+                needed=float(why.needed[0]),
+                available=float(why.available[0]),
+                unit=rule.unit,
+                example=f"{layout.describe(0)} on {hw.id} with {s.scheduler.name}: {why.sentence(0)}",
+                fix=rule.fix,
+            )
+        )
+    fitting = fit(s, hw, layout, ())
+    broken += _too_small(s, hw, fitting)
+    return fitting, tuple(Rejection(**g.to_dict()) for g in broken)

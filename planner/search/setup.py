@@ -1,0 +1,155 @@
+"""Everything a search shares, resolved once from the scenario: model, formats, engine, traffic, hardware, prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.catalog.hardware_spec import Accelerator, Node
+from planner.catalog.loader import Catalog
+from planner.catalog.model_spec import ModelSpec
+from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
+from planner.economics.cost import GpuPrice, gpu_price
+from planner.economics.energy import NodePower, node_power, power_model
+from planner.hardware.curves import Curve, CurveSet, curves
+from planner.hardware.device import Device, device
+from planner.hardware.fabric import fabric
+from planner.layout.node_shape import NodeShape
+from planner.model.precision import PrecisionPlan
+from planner.roofline.coefficients import default_expert_skew, step_coefficients
+from planner.roofline.program import program
+from planner.roofline.step import StepContext
+from planner.scenario.lengths import Length
+from planner.scenario.load import resolve_model
+from planner.scenario.schema import NodeChoice, Scenario
+from planner.serving.worker import Traffic
+
+DEFAULT_WORKER_GPUS = 64
+"""Largest worker tried where the scenario names none."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One node type as the scenario uses it."""
+
+    choice: NodeChoice
+    node: Node
+    accelerator: Accelerator
+    device: Device
+    shape: NodeShape
+    ctx: StepContext
+    price: GpuPrice | None
+    power: NodePower
+    token_budget: int
+    """The engine's default tokens per step on this accelerator."""
+
+    @property
+    def id(self) -> str:
+        return self.choice.node
+
+    @property
+    def gpus_per_node(self) -> int:
+        return self.shape.gpus
+
+    @property
+    def usd_per_gpu_hour(self) -> float:
+        """NaN where no price is known."""
+        return float("nan") if self.price is None else self.price.usd_per_gpu_hour
+
+    @property
+    def curves_used(self) -> tuple[Curve, ...]:
+        """Operator curves that evaluations have asked for so far."""
+        return tuple(self.ctx.curves.used())
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A scenario with every name resolved."""
+
+    scenario: Scenario
+    catalog: Catalog
+    spec: ModelSpec
+    precision: PrecisionPlan
+    scheduler: SchedulerSpec
+    _hardware: dict[tuple[str, int | None], Hardware] = field(default_factory=dict)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """Mean lengths and prefix hits."""
+        w = self.scenario.workload
+        return Traffic(float(w.input_tokens.mean()), float(w.output_tokens.mean()), float(w.prefix_hit_rate))
+
+    @property
+    def longest_request(self) -> int:
+        """Tokens one request may need: the engine's limit, else the longest prompt plus output, within the model.
+
+        A length without an upper end counts with its 99.9th percentile.
+        """
+        w = self.scenario.workload
+        given = self.scenario.engine.options.max_model_len
+        longest = _longest(w.input_tokens) + (w.max_new_tokens or _longest(w.output_tokens))
+        return min(given or longest, self.spec.max_context_tokens)
+
+    @property
+    def rate_rps(self) -> float | None:
+        """Offered load in requests per second; None in a closed loop."""
+        return self.scenario.workload.arrival.rate()
+
+    @property
+    def max_worker_gpus(self) -> int:
+        return self.scenario.hardware.max_gpus_per_worker or DEFAULT_WORKER_GPUS
+
+    def hardware(self, choice: NodeChoice) -> Hardware:
+        """A node type of the scenario, resolved once."""
+        key = (choice.node, choice.gpus)
+        if key not in self._hardware:
+            self._hardware[key] = _hardware(self, choice)
+        found = self._hardware[key]
+        return found if found.choice == choice else replace(found, choice=choice)
+
+
+def _longest(length: Length) -> int:
+    most = float(length.maximum())
+    return int(most if np.isfinite(most) else np.ceil(length.quantile(0.999)))
+
+
+def setup(scenario: Scenario, catalog: Catalog) -> Setup:
+    """Resolve a scenario. Raises InputError (UnknownNameError) for names the catalogue does not have."""
+    spec = resolve_model(scenario, catalog)
+    precision = PrecisionPlan.from_checkpoint(spec).with_overrides(scenario.precision.given())
+    return Setup(scenario, catalog, spec, precision, scheduler_spec(catalog, scenario.engine.name))
+
+
+def _hardware(s: Setup, choice: NodeChoice) -> Hardware:
+    node = s.catalog.node(choice.node)
+    accelerator = s.catalog.accelerator(node.accelerator)
+    here = device(accelerator, node)
+    domain = fabric(node, accelerator).domain
+    gpus = choice.gpus or node.gpus
+    shape = NodeShape(node.id, gpus, min(domain, gpus), node.nics.count if node.nics else None)
+    options = s.scenario.engine.options
+    skew = options.expert_skew if options.expert_skew is not None else default_expert_skew()
+    engine = s.scenario.engine.name
+    used: CurveSet = curves(here, engine)
+    ctx = StepContext(
+        program=program(s.spec),
+        precision=s.precision,
+        curves=used,
+        coefficients=step_coefficients(engine, accelerator.arch),
+        domain=shape.tp_domain,
+        expert_skew=skew,
+        cuda_graphs=options.cuda_graphs is not False,
+    )
+    return Hardware(
+        choice=choice,
+        node=node,
+        accelerator=accelerator,
+        device=here,
+        shape=shape,
+        ctx=ctx,
+        price=gpu_price(s.scenario.economics.usd_per_gpu_hour, node.id, accelerator.id, s.catalog.prices()),
+        power=node_power(node, accelerator, power_model()),
+        token_budget=s.scheduler.default_token_budget(here.mem_bytes),
+    )

@@ -1,0 +1,128 @@
+"""Deployments under evaluation as columns: a row is a layout at an operating point, aggregated or split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.layout.layouts import Layouts
+from planner.search.rejections import Rejections
+from planner.search.setup import Hardware
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Workers of one kind: layouts and settings of shape (n,) on one node type."""
+
+    hardware: Hardware
+    layouts: Layouts
+    concurrency: Array
+    """Requests in flight in one worker (of a prefill pool: prompts processed at once)."""
+    token_budget: IntArray
+    """Tokens of a step per attention-DP rank."""
+    two_batch: BoolArray
+    deepep: BoolArray
+    count: IntArray
+    """Workers in the deployment."""
+
+    def __len__(self) -> int:
+        return len(self.layouts)
+
+    @property
+    def gpus(self) -> IntArray:
+        return self.count * self.layouts.gpus
+
+    @property
+    def nodes(self) -> IntArray:
+        """Whole nodes that the workers occupy: several small workers share one, a large one takes several."""
+        per_node = self.hardware.gpus_per_node
+        fit = np.maximum(per_node // self.layouts.gpus, 1)
+        span = -(-self.layouts.gpus // per_node)
+        return np.where(self.layouts.gpus <= per_node, -(-self.count // fit), self.count * span)
+
+    def take(self, rows: IntArray) -> Workers:
+        """The workers at positions ``rows``."""
+        return Workers(
+            self.hardware,
+            self.layouts.take(rows),
+            self.concurrency[rows],
+            self.token_budget[rows],
+            self.two_batch[rows],
+            self.deepep[rows],
+            self.count[rows],
+        )
+
+    def describe(self, i: int) -> str:
+        """Row ``i`` in words."""
+        name = f"{self.layouts.describe(i)} on {self.hardware.id}"
+        return f"{name} at {self.concurrency[i]:,.0f} requests per worker"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Means of whole deployments, arrays (n,)."""
+
+    ttft_s: Array
+    tpot_s: Array
+    throughput_rps: Array
+    prefill_share: Array
+    """Part of the GPU time that prefill takes (0 to 1)."""
+    utilisation: Array
+    """Load over what the deployment could pass (1 in a closed loop)."""
+    prefill_utilisation: Array
+    """Part of the time in which a worker (of the prefill pool) processes prompts."""
+    usd_per_hour: Array
+    usd_per_mtok_input: Array
+    usd_per_mtok_output: Array
+    joules_per_token: Array
+
+
+@dataclass(frozen=True)
+class Deployments:
+    """Evaluated deployments of one serving mode on one (pair of) node types."""
+
+    serving: Literal["agg", "disagg"]
+    decode: Workers
+    """The workers that decode: all of them when aggregated."""
+    prefill: Workers | None
+    outcome: Outcome
+    rejections: Rejections
+    evaluated: int
+    """Layouts x operating points that were evaluated for this table, dropped ones included."""
+
+    def __len__(self) -> int:
+        return len(self.decode)
+
+    @property
+    def gpus(self) -> IntArray:
+        return self.decode.gpus if self.prefill is None else self.decode.gpus + self.prefill.gpus
+
+    @property
+    def nodes(self) -> IntArray:
+        return self.decode.nodes if self.prefill is None else self.decode.nodes + self.prefill.nodes
+
+    def take(self, rows: IntArray) -> Deployments:
+        """The deployments at positions ``rows``."""
+        r = self.rejections
+        return Deployments(
+            self.serving,
+            self.decode.take(rows),
+            None if self.prefill is None else self.prefill.take(rows),
+            Outcome(*(getattr(self.outcome, f.name)[rows] for f in fields(Outcome))),
+            Rejections(r.names, r.code[rows], r.needed[rows], r.available[rows]),
+            len(rows),
+        )
+
+    def describe(self, i: int) -> str:
+        """Deployment ``i`` in words."""
+        if self.prefill is None:
+            return self.decode.describe(i)
+        pools = ((self.prefill, "prefill"), (self.decode, "decode"))
+        return " + ".join(f"{name} {int(p.count[i])} × {p.layouts.describe(i)} on {p.hardware.id}" for p, name in pools)
