@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog.model_spec import GqaAttention, LinearAttention, MlaAttention
-from planner.hardware.curves import CurveSet
+from planner.errors import InputError
+from planner.hardware.curves import Curve, CurveSet
 from planner.layout.layouts import Layouts
 from planner.model.precision import FORMATS, PrecisionPlan
 from planner.roofline import operators as op
@@ -129,7 +130,7 @@ def step_times(
     raw["combine"] = np.zeros(len(layouts))
     for moe in ctx.program.moes:
         group = np.where(layouts.attention_dp > 1, batch.group_tokens(layouts), batch.tokens)
-        raw["routed_experts"] += _experts(ctx, moe, group, layouts) * moe.layers
+        raw["routed_experts"] += _experts(ctx, moe, group, layouts, deepep, work.has_prefill) * moe.layers
         dispatch, combine = _exchange(ctx, moe, group, layouts, deepep, work.has_prefill)
         raw["dispatch"] += dispatch * moe.layers
         raw["combine"] += combine * moe.layers
@@ -290,7 +291,19 @@ def _all_reduce_per_layer(ctx: StepContext, batch: _Batch, tp: Array) -> Array:
     return np.where(tp > 1, time, 0.0)
 
 
-def _experts(ctx: StepContext, moe: MoeOp, group_tokens: Array, layouts: Layouts) -> Array:
+def _experts(
+    ctx: StepContext,
+    moe: MoeOp,
+    group_tokens: Array,
+    layouts: Layouts,
+    deepep: NDArray[np.bool_],
+    has_prefill: bool,
+) -> Array:
+    """Seconds of one layer's grouped GEMMs on the hottest rank.
+
+    Behind a point-to-point dispatch a rank sees only its own tokens, and kernels of their own run there; elsewhere a
+    fused kernel sorts the tokens of the whole group.
+    """
     spec = moe.spec
     load = rank_imbalance(
         group_tokens,
@@ -301,17 +314,36 @@ def _experts(ctx: StepContext, moe: MoeOp, group_tokens: Array, layouts: Layouts
         ctx.expert_skew,
         ctx.coefficients.placement_residual,
     )
-    return op.grouped_gemm(
-        ctx.curves.get("moe", ctx.precision.routed_experts),
-        group_tokens,
-        ctx.program.hidden,
-        spec.expert_intermediate_size,
-        spec.experts_per_token,
-        spec.experts,
-        layouts.moe_tp,
-        layouts.ep,
-        load,
-    )
+
+    def seconds(curve: Curve, rows: NDArray[np.int64]) -> Array:
+        return op.grouped_gemm(
+            curve,
+            group_tokens[rows],
+            ctx.program.hidden,
+            spec.expert_intermediate_size,
+            spec.experts_per_token,
+            spec.experts,
+            layouts.moe_tp[rows],
+            layouts.ep[rows],
+            load[rows],
+        )
+
+    time = np.empty(len(layouts))
+    direct, gathered = np.flatnonzero(deepep), np.flatnonzero(~deepep)
+    if gathered.size:
+        time[gathered] = seconds(ctx.curves.get("moe", ctx.precision.routed_experts), gathered)
+    if direct.size:
+        time[direct] = seconds(_dispatched_expert_curve(ctx, has_prefill), direct)
+    return time
+
+
+def _dispatched_expert_curve(ctx: StepContext, has_prefill: bool) -> Curve:
+    """Experts behind a dispatch; the fused kernel's curve where no such kernel was measured for the format."""
+    kind = "moe_deepep_prefill" if has_prefill else "moe_deepep_decode"
+    try:
+        return ctx.curves.get(kind, ctx.precision.routed_experts)
+    except InputError:
+        return ctx.curves.get("moe", ctx.precision.routed_experts)
 
 
 def _exchange(
