@@ -89,7 +89,7 @@ def fit(s: Setup, hw: Hardware, layouts: Layouts, illegal: tuple[RejectionGroup,
     holds = budget.fits & (per_rank >= 1.0) & longest
     small = layouts.take(~holds)
     memory = budget_of(s, hw, small, small.attention_dp.astype(float), smallest_chunk(s, hw)) if len(small) else None
-    limit = np.floor(per_rank[holds]) * layouts.attention_dp[holds]
+    limit = np.floor(per_rank[holds]) * layouts.attention_dp[holds].astype(float)
     return Fitting(layouts.take(holds), limit, small, memory, illegal)
 
 
@@ -128,15 +128,15 @@ def uses_deepep(s: Setup, hw: Hardware, layouts: Layouts) -> NDArray[np.bool_]:
 def points(s: Setup, hw: Hardware, layouts: Layouts, limit: Array, concurrency_: float | None = None) -> Workers:
     """Every layout at every concurrency (or the one given), token budget and overlap worth trying, on ``hw``."""
     grid = s.scenario.search.concurrency_per_worker
-    arrival = s.scenario.workload.arrival
     if concurrency_ is not None:
         index, concurrency = np.arange(len(layouts)), np.full(len(layouts), float(concurrency_))
         count = np.ones(index.size, dtype=np.int64)
-    elif s.rate_rps is None:
-        workers = step_grid(max(1, min(_max_workers(hw, int(layouts.gpus.min(initial=1))), arrival.concurrency)))
+    elif s.in_flight is not None:
+        most = _max_workers(hw, int(layouts.gpus.min()))
+        workers = step_grid(max(1, min(most, s.in_flight)))
         index = np.repeat(np.arange(len(layouts)), workers.size)
         count = np.tile(workers, len(layouts))
-        concurrency = np.ceil(arrival.concurrency / count)
+        concurrency = np.ceil(s.in_flight / count)
         keep = count * layouts.gpus[index] <= _max_workers(hw, 1)
         index, count, concurrency = index[keep], count[keep], concurrency[keep]
     else:
@@ -198,7 +198,7 @@ def aggregated_deployments(
     w = points(s, hw, fitting.layouts, fitting.limit, concurrency)
     budget = budget_of(s, hw, w.layouts, w.concurrency, w.token_budget)
     per_rank = budget.sequences(np.ceil(s.traffic.mean_context))
-    slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp
+    slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
     loop = loop_of(s, w, slots)
     workers, throughput, utilisation = size(s, w, loop)
     outcome = outcome_of(s, workers, None, loop, throughput, utilisation)

@@ -67,7 +67,8 @@ def _hardware(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidate]
     if any(hw.ctx.program.moes for hw in chosen):
         skew = chosen[0].ctx.expert_skew
         lines.append(
-            f"Expert popularity varies by {skew:g} of its mean (coefficient of variation); redundant experts even it out."
+            f"Expert popularity varies by {skew:g} of its mean (coefficient of variation); redundant experts even it "
+            "out."
         )
     lines.append("Whole nodes are paid for; GPUs of a node that no worker uses cost as much as the others.")
     lines.append(f"Energy includes the rest of the node and a PUE of {power_model().pue.value:g}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from planner.search.disaggregated import transfer_seconds
 from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
 from planner.search.judge import latencies_ms
 from planner.search.plan_schema import (
+    Bound,
     Breakdown,
     Candidate,
     Interval,
@@ -238,7 +240,7 @@ def _breakdown(phases: tuple[tuple[Phase, Explained], ...], k: int) -> Breakdown
                     exposed_ms=float(exposed[k]) / MILLISECOND,
                     hidden_ms=beside / MILLISECOND,
                     share=float(exposed[k]) / total,
-                    bound=explained.bound[name][k],
+                    bound=cast(Bound, explained.bound[name][k]),
                 )
             )
     return Breakdown(step_ms=steps, terms=tuple(terms))

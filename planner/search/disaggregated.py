@@ -145,7 +145,8 @@ def disaggregated_deployments(
     i, j, k = (a.ravel() for a in np.indices(shape))
     d, p, load = d.take(i), p.take(j), UTILISATIONS[k]
     rate = _rate(s, d, p)
-    d_workers = _counted(d.workers, np.ceil(rate / d.worker_rps - 1e-9) if s.rate_rps else _closed_count(s, d))
+    need = rate / d.worker_rps - 1e-9 if s.in_flight is None else s.in_flight / d.workers.concurrency
+    d_workers = _counted(d.workers, np.ceil(need))
     p_workers = _counted(p.workers, np.ceil(rate / (load * p.worker_rps) - 1e-9))
     transfer = transfer_seconds(s, p_workers, d_workers)
     times = split_at_rate(
@@ -166,14 +167,10 @@ def disaggregated_deployments(
 
 def _rate(s: Setup, d: PoolPoints, p: PoolPoints) -> Array:
     """The offered rate; in a closed loop what its requests make: C / (prompt + output)."""
-    if s.rate_rps is not None:
-        return np.full(len(d.workers), s.rate_rps)
+    if s.in_flight is None:
+        return np.full(len(d.workers), s.rate_rps or np.nan)
     out = max(float(s.traffic.output_tokens) - 1.0, 1.0)
-    return np.asarray(s.scenario.workload.arrival.concurrency / (p.step_s + out * d.step_s))
-
-
-def _closed_count(s: Setup, d: PoolPoints) -> Array:
-    return np.ceil(s.scenario.workload.arrival.concurrency / d.workers.concurrency)
+    return np.asarray(s.in_flight / (p.step_s + out * d.step_s))
 
 
 def _counted(w: Workers, count: Array) -> Workers:

@@ -103,13 +103,12 @@ def _nudged(s: Setup, ctx: StepContext, resource: str) -> StepContext:
     elif resource == "memory":
         faster = replace(here, mem_bw=here.mem_bw * NUDGE)
     else:
-        up = {n: None if v is None else v * NUDGE for n, v in _links(here).items()}
-        faster = replace(here, **up)
+        faster = replace(here, link_bw=_up(here.link_bw), nic_bw=_up(here.nic_bw), pcie_bw=_up(here.pcie_bw))
     return replace(ctx, curves=curves(faster, s.scenario.engine.name))
 
 
-def _links(here: Device) -> dict[str, float | None]:
-    return {"link_bw": here.link_bw, "nic_bw": here.nic_bw, "pcie_bw": here.pcie_bw}
+def _up(bandwidth: float | None) -> float | None:
+    return None if bandwidth is None else bandwidth * NUDGE
 
 
 def binding_sentence(explained: Explained, i: int, phase: str) -> str:

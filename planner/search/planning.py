@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from planner.search.assumptions import assumptions
 from planner.search.candidate import candidates
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.headline import deployment
-from planner.search.pareto import pareto_sample
+from planner.search.pareto import Direction, pareto_sample
 from planner.search.plan_schema import Candidate, Estimate, ParetoPoint, Plan, Versions
 from planner.search.plan_schema import Layout as PlanLayout
 from planner.search.ranking import rank
@@ -184,7 +185,7 @@ def _ranked(s: Setup, tables: list[Deployments]) -> list[Key]:
     """Feasible deployments of all tables, best first."""
     if not tables:
         return []
-    columns = {
+    columns: dict[str, list[Any]] = {
         "usd_per_mtok": [t.outcome.usd_per_mtok_output for t in tables],
         "gpus": [t.gpus for t in tables],
         "goodput_rps": [t.outcome.throughput_rps / t.gpus for t in tables],
@@ -243,9 +244,11 @@ def _frontier(s: Setup, tables: list[Deployments], ranks: Mapping[Key, int]) -> 
     gpus = np.concatenate([tables[t].gpus[found] for t, found in rows]).astype(float)
     cost, ttft, tpot = joined("usd_per_mtok_output"), joined("ttft_s"), joined("tpot_s")
     rate = joined("throughput_rps") * out / gpus
-    # a price that is not known takes no part in the comparison
-    known = [gpus, rate, ttft, tpot] if not np.isfinite(cost).any() else [gpus, rate, ttft, tpot, cost]
-    keep = pareto_sample(known, ["min", "max", "min", "min", "min"][: len(known)], FRONTIER_RESOLUTION)
+    objectives, directions = [gpus, rate, ttft, tpot], list[Direction](["min", "max", "min", "min"])
+    if np.isfinite(cost).any():  # a price that is not known takes no part in the comparison
+        objectives.append(cost)
+        directions.append("min")
+    keep = pareto_sample(objectives, directions, FRONTIER_RESOLUTION)
     points = [_point(tables[keys[k][0]], keys[k], ranks.get(keys[k]), out) for k in keep]
     return tuple(sorted(points, key=lambda p: (p.usd_per_mtok_output or np.inf, p.tpot_ms)))
 

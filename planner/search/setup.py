@@ -23,6 +23,7 @@ from planner.roofline.program import program
 from planner.roofline.step import StepContext
 from planner.scenario.lengths import Length
 from planner.scenario.load import resolve_model
+from planner.scenario.loads import ClosedLoop
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.serving.worker import Traffic
 
@@ -96,6 +97,12 @@ class Setup:
     def rate_rps(self) -> float | None:
         """Offered load in requests per second; None in a closed loop."""
         return self.scenario.workload.arrival.rate()
+
+    @property
+    def in_flight(self) -> int | None:
+        """Requests that a closed loop keeps in flight over the whole deployment; None for an offered rate."""
+        arrival = self.scenario.workload.arrival
+        return arrival.concurrency if isinstance(arrival, ClosedLoop) else None
 
     @property
     def max_worker_gpus(self) -> int:
