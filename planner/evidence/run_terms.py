@@ -30,7 +30,14 @@ from planner.roofline.coefficients import FAMILIES, StepCoefficients, assumed_va
 from planner.roofline.program import program
 from planner.roofline.step import FAMILY_OF_TERM, StepContext, StepTimes, StepWork, step_times
 from planner.serving.closed_loop import LoopTimes, aggregated, disaggregated
-from planner.serving.worker import Scheduling, Traffic, aggregated_steps, decode_work, prefill_pool_steps
+from planner.serving.worker import (
+    Scheduling,
+    Traffic,
+    aggregated_steps,
+    decode_work,
+    full_prefill_work,
+    prefill_pool_steps,
+)
 
 Array = NDArray[np.float64]
 
@@ -53,11 +60,16 @@ class RunTerms:
     rows: NDArray[np.int64]
     decode: PhaseTerms
     prefill: PhaseTerms
+    wave: PhaseTerms
+    """The full prefill steps of the first wave."""
     concurrency: Array
     slots: Array
     output_tokens: Array
     chunks: Array
     prompts_per_step: Array
+    group_prompts: Array
+    most_prompts: Array
+    poll_steps: Array
     pause: NDArray[np.bool_]
     first_wave_share: Array
     disaggregated: NDArray[np.bool_]
@@ -81,26 +93,56 @@ class RunTerms:
 
 
 @dataclass(frozen=True)
+class BenchRules:
+    """What the client and the launch scripts of a kind of benchmark fix."""
+
+    length_share: float
+    fixed_lengths: bool
+    first_wave_share: float
+    kv_fp8: Mapping[str, Any]
+    scheduling: Mapping[str, Mapping[str, Mapping[str, float]]]
+    vendor_lengths: Sequence[Sequence[float]] = ()
+    """Input and output lengths by which a run labelled as a vendor's is one of this kind."""
+    vendor_input_multiple_of: float | None = None
+
+    def claims(self, tokens_in: float, tokens_out: float) -> bool:
+        """Whether a vendor's run of these lengths is of this kind."""
+        step = self.vendor_input_multiple_of
+        return [tokens_in, tokens_out] in self.vendor_lengths or (step is not None and tokens_in % step == 0)
+
+    def kv_format(self, linear: str, moe: str, engine: str, generation: str) -> str:
+        """Format of the KV cache, which runs do not record."""
+        rule = self.kv_fp8
+        narrow = linear in rule["linear"] or moe in rule["moe_on"].get(generation, ())
+        return "fp8_tensor" if narrow and engine in rule["engines"] else "bf16"
+
+    def engine_options(self, engine: str, generation: str) -> Mapping[str, float]:
+        """Scheduler options of the launch scripts; empty where the engine's defaults hold."""
+        by_generation = self.scheduling.get(engine, {})
+        return by_generation.get(generation, by_generation.get("any", {}))
+
+
+@dataclass(frozen=True)
 class ReadingRules:
     """hardware_db/efficiency/runs.yaml: what the runs' tables leave open, by rule."""
 
     formats: Mapping[str, str]
-    kv_quantised: Mapping[str, str]
-    kv_other: str
-    lengths: Mapping[str, float]
-    first_wave: Mapping[str, float]
+    block_scaled: str
+    nvfp4_moe_linear: Mapping[str, str]
+    benches: Mapping[str, BenchRules]
 
-    def by_bench(self, values: Mapping[str, float], bench: str) -> float:
-        return float(values.get(bench, values["other"]))
+    def bench_of(self, label: str, tokens_in: float, tokens_out: float) -> str:
+        """Kind of benchmark of a run, one of ``benches``."""
+        if label == "vendor":
+            label = next((name for name, b in self.benches.items() if b.claims(tokens_in, tokens_out)), label)
+        return label if label in self.benches else "other"
 
 
 def reading_rules(directory: Path | None = None) -> ReadingRules:
     """The shipped rules, or those in ``directory``."""
     data = read_yaml((directory or data_root() / "hardware_db" / "efficiency") / "runs.yaml")
-    kv = data["kv_precision"]
-    return ReadingRules(
-        data["precision"], kv["quantised_weights"], kv["other"], data["lengths"], data["first_wave_share"]
-    )
+    benches = {name: BenchRules(**values) for name, values in data["benches"].items()}
+    return ReadingRules(data["precision"], data["block_scaled"], data["nvfp4_moe_linear"], benches)
 
 
 def run_terms(
@@ -120,7 +162,8 @@ def run_terms(
             failures[row] = reason
             continue
         keys = ("model", "gpu", "engine", "engine_version", "linear_precision", "moe_precision", "serving")
-        groups.setdefault(tuple(runs.text[k][row] for k in keys), []).append(row)
+        bench = rules.bench_of(runs.text["bench"][row], runs["input_tokens"][row], runs["output_tokens"][row])
+        groups.setdefault((*(runs.text[k][row] for k in keys), bench), []).append(row)
     parts: list[RunTerms] = []
     for key, rows in groups.items():
         found, failed = _group_or_rows(runs, rows, key, catalog, known, rules)
@@ -182,16 +225,21 @@ def _unreadable(runs: Runs, row: int) -> str | None:
     return None
 
 
-def _precision(spec: ModelSpec, linear: str, moe: str, engine: str, rules: ReadingRules) -> PrecisionPlan:
+def _precision(spec: ModelSpec, linear: str, moe: str, kv: str, rules: ReadingRules) -> PrecisionPlan:
+    """Formats of a run: the checkpoint's, changed to what the run records."""
     plan = PrecisionPlan.from_checkpoint(spec)
-    changes: dict[str, str] = {}
+    blocks = rules.block_scaled in (plan.attention, plan.routed_experts, plan.dense_mlp)
+    changes: dict[str, str] = {"kv": kv}
     if linear:
-        changes |= dict.fromkeys(("attention", "dense_mlp", "shared_experts"), rules.formats.get(linear, linear))
+        dense = dict.fromkeys(("attention", "dense_mlp", "shared_experts"), _format(linear, blocks, rules))
+        changes |= dense if linear != "nvfp4" or not moe else dict(rules.nvfp4_moe_linear)
     if moe:
-        changes["routed_experts"] = rules.formats.get(moe, moe)
-    plan = plan.with_overrides(changes)
-    quantised = (moe or linear or plan.attention) not in ("bf16", "fp16", "fp32")
-    return plan.with_overrides({"kv": rules.kv_quantised.get(engine, rules.kv_other) if quantised else rules.kv_other})
+        changes["routed_experts"] = _format(moe, blocks, rules)
+    return plan.with_overrides(changes)
+
+
+def _format(recorded: str, blocks: bool, rules: ReadingRules) -> str:
+    return rules.block_scaled if recorded == "fp8" and blocks else rules.formats.get(recorded, recorded)
 
 
 def _group_terms(
@@ -202,13 +250,14 @@ def _group_terms(
     known: Mapping[str, ModelSpec],
     rules: ReadingRules,
 ) -> RunTerms:
-    model, gpu, engine, version, linear, moe, serving = key
+    model, gpu, engine, version, linear, moe, serving, bench_name = key
     spec = known.get(model.lower()) or known.get(architecture_name(model))
     if spec is None:
         raise PlannerError(f"model {model} is not in the catalogue; give its specification with --models")
     accelerator = catalog.accelerator(gpu)
     here = device(accelerator)
-    precision = _precision(spec, linear, moe, engine, rules)
+    bench = rules.benches[bench_name]
+    precision = _precision(spec, linear, moe, bench.kv_format(linear, moe, engine, accelerator.arch), rules)
     ctx = StepContext(
         program=program(spec),
         precision=precision,
@@ -217,16 +266,15 @@ def _group_terms(
         domain=accelerator.scale_up.domain_size or 1,
         expert_skew=0.0,
     )
-    bench = [runs.text["bench"][r] for r in rows]
-    shrink = np.array([rules.by_bench(rules.lengths, b) for b in bench])
-    traffic = Traffic(runs["input_tokens"][rows] * shrink, runs["output_tokens"][rows] * shrink)
-    common = _Common(runs, rows, ctx, spec, here, engine, version, traffic, scheduler_spec(catalog, engine))
+    lengths = (runs[name][rows] * bench.length_share for name in ("input_tokens", "output_tokens"))
+    traffic = Traffic(*lengths, fixed_lengths=bench.fixed_lengths)
+    scheduler = scheduler_spec(catalog, engine)
+    options = bench.engine_options(engine, accelerator.arch)
+    common = _Common(runs, rows, ctx, spec, here, engine, version, traffic, scheduler, options)
     build = _aggregated if serving == "agg" else _disaggregated
-    terms = build(common)
-    wave = np.array([rules.by_bench(rules.first_wave, b) for b in bench])
     return replace(
-        terms,
-        first_wave_share=wave,
+        build(common),
+        first_wave_share=np.full(rows.size, bench.first_wave_share),
         engine=(engine,) * rows.size,
         generation=(accelerator.arch,) * rows.size,
     )
@@ -243,6 +291,7 @@ class _Common:
     version: str
     traffic: Traffic
     scheduler: SchedulerSpec
+    options: Mapping[str, float]
 
     def terms(self, **known: Any) -> RunTerms:
         """Terms of these rows; what an aggregated deployment does not have is neutral."""
@@ -266,8 +315,20 @@ class _Common:
         return Layouts.of(**given)
 
     @property
-    def budget(self) -> float:
-        return float(self.scheduler.default_token_budget(self.device.mem_bytes))
+    def budget(self) -> Array:
+        """Prompt tokens of one step, (n,)."""
+        default = float(self.options.get("token_budget", self.scheduler.default_token_budget(self.device.mem_bytes)))
+        if "token_budget_beyond_input" in self.options:
+            nominal = self.runs["input_tokens"][self.rows] + self.runs["concurrency"][self.rows]
+            return np.asarray(nominal + self.options["token_budget_beyond_input"])
+        return np.full(self.rows.size, default)
+
+    @property
+    def poll_steps(self) -> Array:
+        """Steps between two looks at the queue, (n,)."""
+        usual = float(self.options.get("poll_steps", 1.0))
+        few = float(self.options.get("poll_steps_below_16", usual))
+        return np.where(self.runs["concurrency"][self.rows] < 16, few, usual)
 
     def slots(self, layouts: Layouts, per_worker: Array) -> Array:
         """Requests that fit a worker's cache at their mean length."""
@@ -314,15 +375,20 @@ def _aggregated(c: _Common) -> RunTerms:
     concurrency = c.runs["concurrency"][c.rows]
     slots = c.slots(layouts, concurrency)
     flags = _flags(layouts, c.ctx)
-    scheduling = Scheduling(c.budget, c.scheduler.policy == "prefill_first", *flags)
+    scheduling = Scheduling(c.budget, c.scheduler.policy == "prefill_first", *flags, poll_steps=c.poll_steps)
     steps = aggregated_steps(layouts, concurrency, slots, c.traffic, scheduling)
+    wave = full_prefill_work(layouts, steps, c.traffic, scheduling)
     return c.terms(
         decode=_phase(step_times(c.ctx, layouts, steps.decode, *flags), layouts, steps.decode, c.ctx),
         prefill=_phase(step_times(c.ctx, layouts, steps.prefill, *flags), layouts, steps.prefill, c.ctx),
+        wave=_phase(step_times(c.ctx, layouts, wave, *flags), layouts, wave, c.ctx),
         concurrency=concurrency,
         slots=slots,
         chunks=steps.chunks,
         prompts_per_step=steps.prompts_per_step,
+        group_prompts=steps.group_prompts,
+        most_prompts=steps.most_prompts,
+        poll_steps=steps.poll_steps,
         pause=steps.pause,
     )
 
@@ -335,15 +401,19 @@ def _disaggregated(c: _Common) -> RunTerms:
     running = np.minimum(concurrency / workers["decode"], slots)
     decode_step = decode_work(running, decode_layouts, c.traffic)
     decode = step_times(c.ctx, decode_layouts, decode_step, *_flags(decode_layouts, c.ctx))
-    work, chunks, prompts = prefill_pool_steps(prefill_layouts, c.traffic, np.asarray(c.budget))
+    work, chunks, prompts = prefill_pool_steps(prefill_layouts, c.traffic, c.budget)
     prefill = step_times(c.ctx, prefill_layouts, work, *_flags(prefill_layouts, c.ctx))
     return c.terms(
         decode=_phase(decode, decode_layouts, decode_step, c.ctx),
         prefill=_phase(prefill, prefill_layouts, work, c.ctx),
+        wave=_phase(prefill, prefill_layouts, work, c.ctx),
         concurrency=concurrency,
         slots=slots * workers["decode"],
         chunks=chunks,
         prompts_per_step=prompts,
+        group_prompts=prompts,
+        most_prompts=prompts,
+        poll_steps=np.ones(c.rows.size),
         pause=np.ones(c.rows.size, dtype=bool),
         prefill_servers=workers["prefill"] * prompts,
     )
@@ -355,7 +425,7 @@ def _concatenate(parts: Sequence[RunTerms]) -> RunTerms:
     joined: dict[str, Any] = {}
     for f in fields(RunTerms):
         values = [getattr(p, f.name) for p in parts]
-        if f.name in ("decode", "prefill"):
+        if isinstance(values[0], PhaseTerms):
             joined[f.name] = PhaseTerms(
                 *(np.concatenate([getattr(v, g.name) for v in values]) for g in fields(PhaseTerms))
             )
@@ -374,6 +444,7 @@ def _nothing() -> RunTerms:
         "rows": np.zeros(0, dtype=np.int64),
         "decode": phase,
         "prefill": phase,
+        "wave": phase,
         "pause": np.zeros(0, dtype=bool),
         "disaggregated": np.zeros(0, dtype=bool),
         "engine": (),
@@ -412,6 +483,10 @@ def predict(terms: RunTerms, coefficients: CoefficientArrays) -> LoopTimes:
         terms.pause,
         c.request_s,
         terms.first_wave_share,
+        group_prompts=terms.group_prompts,
+        most_prompts=terms.most_prompts,
+        poll_steps=terms.poll_steps,
+        wave_step_s=_step_s(terms.wave, c.prefill, c.host_prefill_step_s, c),
     )
     dis = disaggregated(
         terms.concurrency,
