@@ -11,7 +11,7 @@ from planner.ui.words import memory_terms, term_name
 
 SHOWN_TERMS = 5
 """Operators that a step's formula names; the rest is summed up."""
-TERMS_A_LINE = 3
+TERMS_A_LINE = 2
 
 
 @dataclass(frozen=True)

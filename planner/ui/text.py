@@ -31,9 +31,11 @@ def wrapped(text: object, width: int = 60) -> str:
 
 
 def sentence(text: str) -> str:
-    """``text`` with a capital first letter and a full stop."""
+    """``text`` with a full stop, and a capital first letter where it starts with a plain word (not with an id)."""
     flat = " ".join(text.split())
     if not flat:
         return flat
-    flat = flat[0].upper() + flat[1:]
+    first = flat.split(" ", 1)[0].rstrip(",.:;")
+    if first.isalpha() and first.islower():
+        flat = flat[0].upper() + flat[1:]
     return flat if flat[-1] in ".!?…" else f"{flat}."

@@ -169,8 +169,31 @@ def reason_name(reason: str) -> str:
         "slo_e2e": _("Whole request over its limit"),
         "rate": _("Does not keep up with the load"),
         "operator_data": _("No operator times for this accelerator and format"),
+        "dense_model_is_not_expert_parallel": _("Expert parallel without experts"),
+        "heads_not_divisible": _("Attention heads do not divide"),
+        "kv_heads_not_divisible": _("Key-value heads do not divide"),
+        "linear_heads_not_divisible": _("Linear-attention heads do not divide"),
+        "dense_width_not_divisible": _("Feed-forward width does not divide"),
+        "expert_width_not_divisible": _("Expert width does not divide"),
+        "attention_shard_not_aligned": _("Attention slice does not fit the quantisation blocks"),
+        "dense_shard_not_aligned": _("Feed-forward slice does not fit the quantisation blocks"),
+        "expert_shard_not_aligned": _("Expert slice does not fit the quantisation blocks"),
+        "vocabulary_not_divisible": _("Vocabulary does not divide"),
+        "experts_not_divisible": _("Experts do not divide"),
+        "redundant_experts_not_possible": _("Copies of experts not possible"),
+        "engine_expert_split": _("The engine does not split experts so"),
+        "dispatch_needs_full_ep": _("Expert dispatch needs whole experts"),
+        "engine_attention_dp": _("The engine has no such attention data parallelism"),
+        "pipeline_stages": _("Too many pipeline stages"),
+        "not_whole_nodes": _("Not a whole number of nodes"),
+        "tp_leaves_the_domain": _("Tensor parallelism leaves the fast links"),
     }
     return known.get(reason) or term_name(reason)
+
+
+def subject_name(subject: str) -> str:
+    """What a mark is about, in words."""
+    return latencies()[subject][0] if subject in latencies() else subject.replace("_", " ")
 
 
 _SPELLINGS = {

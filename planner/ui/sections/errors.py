@@ -14,7 +14,8 @@ def message(error: PlannerError) -> str:
     text = str(error)
     if isinstance(error, InputError) and text.startswith(error.field):
         rest = text[len(error.field) :].lstrip(": ")
-        return f"**{plain(error.field)}**: {plain(sentence(rest))}"
+        field = error.field.removeprefix("scenario: ")
+        return f"**{plain(field)}**: {plain(sentence(rest))}"
     return plain(sentence(text))
 
 

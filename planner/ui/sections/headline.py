@@ -11,6 +11,7 @@ from planner.search.plan_schema import Candidate, Interval, Plan, SloCheck
 from planner.ui.i18n import _
 from planner.ui.numbers import count, dollars, duration, exact, gib, percent, sig, span
 from planner.ui.sections import formulas
+from planner.ui.sections.reasons import grouped_marks
 from planner.ui.text import plain, sentence
 from planner.ui.words import (
     arrival_kinds,
@@ -74,7 +75,7 @@ def question(scenario: Scenario) -> str:
 
 def _which(plan: Plan, candidate: Candidate) -> str:
     if candidate == plan.best:
-        return _(" · best of {n} candidates").format(n=count(plan.feasible or len(plan.candidates)))
+        return _(" · best of {n} that hold every limit").format(n=count(plan.feasible or len(plan.candidates)))
     return _(" · candidate {rank}, chosen by you").format(rank=candidate.rank)
 
 
@@ -184,14 +185,21 @@ def in_use_gib(c: Candidate) -> float | None:
 
 
 def _marks(c: Candidate, *subjects: str) -> tuple[str, ...]:
-    """What the candidate's evidence says about a figure."""
-    return tuple(m.text for m in c.evidence.marks if m.subject in subjects)
+    """What the candidate's evidence says about a figure: marks on it, else (not for memory) on what it is made of."""
+    own = tuple(m.text for m in c.evidence.marks if m.subject in subjects)
+    if own or "memory_gib" in subjects or not c.evidence.extrapolated:
+        return own
+    return tuple(f"{what}: {why}" for what, why in grouped_marks(c.evidence.marks)[:1])
 
 
 def _metric(figure: Figure) -> None:
     icon = {True: ":green[:material/check_circle:]", False: ":red[:material/error:]", None: ""}[figure.met]
     meaning = {True: _("Within the limit."), False: _("Over the limit."), None: ""}[figure.met]
-    lines = [figure.help, meaning, *(_("Extrapolated: {why}").format(why=plain(sentence(m))) for m in figure.marks)]
+    lines = [
+        figure.help,
+        meaning,
+        *(_("≈ marks an extrapolated number: {why}").format(why=plain(sentence(m))) for m in figure.marks),
+    ]
     with st.container(border=True, gap=None, height="stretch"):
         st.caption(f"{icon} {figure.label}" if icon else figure.label, help=" ".join(t for t in lines if t))
         st.metric(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import streamlit as st
 
-from planner.search.plan_schema import Candidate, NearestMiss, Plan, Rejection
+from planner.search.plan_schema import Candidate, Mark, NearestMiss, Plan, Rejection
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.misses import misses_bar
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, quantity, sig
 from planner.ui.text import plain, sentence
-from planner.ui.words import node_label, reason_name, servings
+from planner.ui.words import node_label, reason_name, servings, subject_name, term_name
+
+_CURVE = "operator curve "
+SHOWN = 4
+"""Reasons and marks shown at once; the rest is one click away."""
 
 
 def show_rejections(plan: Plan) -> None:
@@ -21,8 +27,16 @@ def show_rejections(plan: Plan) -> None:
     tried = _("{evaluated} combinations of layout and load were tried, {feasible} hold every limit.")
     if plan.evaluated:
         st.caption(tried.format(evaluated=count(plan.evaluated), feasible=count(plan.feasible)))
-    for r in sorted(plan.rejected, key=lambda r: -r.count):
-        st.markdown(rejection(r))
+    sentences = [rejection(r) for r in sorted(plan.rejected, key=lambda r: -r.count)]
+    _some(sentences, ngettext("{n} more reason", "{n} more reasons", len(sentences) - SHOWN), "rejected")
+
+
+def _some(items: list[str], more: str, key: str) -> None:
+    """A list, its tail folded away under ``more`` (with {n})."""
+    st.markdown("\n".join(items[:SHOWN]))
+    if len(items) > SHOWN:
+        with st.expander(more.format(n=len(items) - SHOWN), key=f"more.{key}"):
+            st.markdown("\n".join(items[SHOWN:]))
 
 
 def rejection(r: Rejection) -> str:
@@ -88,10 +102,28 @@ def show_evidence(candidate: Candidate) -> None:
         st.markdown(plain(sentence(evidence.distance)))
     if evidence.extrapolated or evidence.marks:
         st.warning(_("Some numbers stand on weaker ground than the rest."), icon=":material/trending_flat:")
-    for mark in evidence.marks:
-        st.markdown(f"- **{plain(mark.subject)}**: {plain(sentence(mark.text))}")
+    lines = [f"- **{plain(name)}**: {plain(sentence(text))}" for name, text in grouped_marks(evidence.marks)]
+    if lines:
+        _some(lines, ngettext("{n} more", "{n} more", len(lines) - SHOWN), "marks")
     if not (evidence.distance or evidence.marks or evidence.extrapolated):
         st.caption(_("Nothing about this candidate is marked as extrapolated."))
+
+
+def grouped_marks(marks: Iterable[Mark]) -> list[tuple[str, str]]:
+    """(what, why) of marks; operators that are marked for the same reason are named together."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for mark in marks:
+        kind, _space, operator = mark.subject.partition(_CURVE)
+        name = operator.split(" ")[0] if _space and not kind else ""
+        if name and mark.text.startswith(f"{name} "):
+            why = mark.text[len(name) + 1 :].removeprefix("was ")
+            groups.setdefault((_CURVE, why), []).append(term_name(name).lower())
+        else:
+            groups.setdefault((mark.subject, mark.text), []).append(subject_name(mark.subject))
+    return [
+        (_("Times of {names}").format(names=", ".join(dict.fromkeys(names))) if kind == _CURVE else names[0], why)
+        for (kind, why), names in groups.items()
+    ]
 
 
 def show_assumptions(plan: Plan) -> None:

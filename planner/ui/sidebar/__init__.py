@@ -17,6 +17,7 @@ def show() -> PlannerError | None:
         st.header(_("Capacity planner"), anchor=False)
         st.caption(_("Which GPUs, how many, in which layout, at what cost, and why."))
         files.gallery_picker()
+        way_back = st.container()
         form = Form(state.scenario())
         model.show(form)
         hardware.show(form)
@@ -25,5 +26,7 @@ def show() -> PlannerError | None:
         economics.show(form)
         engine.show(form)
         error = state.rebuild(form.values)
+        with way_back:
+            files.undo()
         files.load_and_save()
     return error

@@ -29,6 +29,11 @@ def gallery_picker() -> None:
         on_change=_picked,
         help=_("Each one is a complete scenario. Change anything below and the plan follows."),
     )
+
+
+def undo() -> None:
+    """A way back to the example, where the form has left it."""
+    current = state.example_id()
     if current is not None and state.edited():
         st.button(
             _("Undo all changes"),

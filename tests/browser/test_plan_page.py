@@ -1,0 +1,119 @@
+"""Journeys through the plan page, as people make them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from planner.scenario.load import load_scenario
+from planner.search.plan_schema import Plan
+from tests.browser.app_page import answer, figures, limit, set_limit, settled
+
+if TYPE_CHECKING:
+    pass
+
+pytestmark = pytest.mark.browser
+FIVE = 5
+
+
+def test_the_answer_is_there_and_follows_the_limits(visit):
+    page = visit()
+    assert "H800" in answer(page)
+    assert page.get_by_text("What binds:").is_visible()
+    assert page.locator(".js-plotly-plot").count() == 3
+    assert page.get_by_test_id("stException").count() == 0
+    assert page.get_by_test_id("stAlert").filter(has_text="error").count() == 0
+    first = figures(page)
+    assert len(first) == FIVE
+
+    set_limit(page, "TPOT", "35")
+    page.get_by_text("limit 35.0 ms").first.wait_for()
+    assert figures(page) != first
+
+    set_limit(page, "TPOT", "0.5")
+    page.get_by_role("heading", name="Nothing serves this as asked").wait_for()
+    assert page.get_by_text("What comes nearest").is_visible()
+    assert figures(page) == []
+
+    page.get_by_role("button", name="Undo all changes").click()
+    page.get_by_test_id("stMetric").first.wait_for()
+    settled(page)
+    assert figures(page) == first
+
+
+def test_another_candidate_is_chosen(visit):
+    page = visit()
+    best = figures(page)
+    points = page.locator(".js-plotly-plot").first.locator(".trace.scatter .point")
+    points.first.wait_for()
+    chosen = page.get_by_text("chosen by you")
+    # The last drawn are the candidates of the table or hollow points that it does not list.
+    for i in reversed(range(points.count())):
+        box = points.nth(i).bounding_box()
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.wait_for_timeout(300)
+        settled(page)
+        if chosen.count():
+            break
+    assert chosen.is_visible()
+    page.get_by_role("button", name="Back to the best").click()
+    chosen.wait_for(state="detached")
+    settled(page)
+    assert figures(page) == best
+
+    table = page.get_by_test_id("stDataFrame")
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 17, box["y"] + 36 + 35 * 1.5)
+    page.get_by_text("candidate 2, chosen by you").wait_for()
+
+
+def test_the_plan_is_taken_home_and_brought_back(visit, tmp_path):
+    page = visit()
+    set_limit(page, "TPOT", "35")
+    shown = (answer(page), figures(page))
+    with page.expect_download() as got:
+        page.get_by_test_id("stMain").get_by_role("button", name="Plan (YAML)").click()
+    file = tmp_path / "plan.yaml"
+    got.value.save_as(file)
+    plan = Plan.from_yaml(file)
+    assert plan.scenario.slo.tpot_ms is not None
+    assert plan.scenario.slo.tpot_ms.mean == 35.0
+
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Save scenario (YAML)").click()
+    scenario = tmp_path / "scenario.yaml"
+    got.value.save_as(scenario)
+    assert load_scenario(scenario) == plan.scenario
+
+    again = visit()
+    assert figures(again) != shown[1]
+    again.locator("input[type=file]").set_input_files(file)
+    again.get_by_text("limit 35.0 ms").first.wait_for()
+    settled(again)
+    assert (answer(again), figures(again)) == shown
+
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("schema: planner.scenario/1\nmodle: deepseek-v3\n")
+    again.locator("input[type=file]").set_input_files(bad)
+    again.get_by_text("did you mean model").wait_for()
+    assert again.get_by_text("Traceback").count() == 0
+    assert figures(again) == shown[1]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling(visit, scheme):
+    page = visit(400, 860, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(
+        "[...document.querySelectorAll('[data-testid=stMain] [data-testid=stMetric], .js-plotly-plot')]"
+        ".every(e => e.getBoundingClientRect().right <= window.innerWidth)"
+    )
+    colours = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
+    red = int(re.findall(r"\d+", colours)[0])
+    assert (red > 128) == (scheme == "light")
+    page.get_by_test_id("stExpandSidebarButton").click()
+    limit(page, "TPOT").scroll_into_view_if_needed()
+    assert limit(page, "TPOT").is_visible()

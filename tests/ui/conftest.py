@@ -1,0 +1,57 @@
+"""The app with hand-made plans: what the page does with a plan is tested without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("streamlit")
+pytest.importorskip("plotly")
+
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+import planner
+from planner.catalog import Catalog
+from planner.scenario.schema import Scenario
+from planner.search.plan_schema import Plan
+from planner.ui import gallery
+from tests.ui.sample_plan import sample_plan
+
+APP = Path(__file__).resolve().parents[2] / "app.py"
+SECONDS = 60
+
+
+@pytest.fixture
+def scenario() -> Scenario:
+    """The example that a first-time visitor sees."""
+    return gallery.example(gallery.FIRST).scenario
+
+
+@pytest.fixture
+def plan(scenario: Scenario) -> Plan:
+    """A hand-made plan of it."""
+    return sample_plan(scenario)
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Scenario]]:
+    """Plans are hand-made; the list holds every scenario that was planned."""
+    asked: list[Scenario] = []
+
+    def quick(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
+        asked.append(scenario)
+        return sample_plan(scenario)
+
+    monkeypatch.setitem(vars(planner), "plan", quick)
+    st.cache_resource.clear()
+    yield asked
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def app(planned: list[Scenario]) -> AppTest:
+    """The app after its first run."""
+    return AppTest.from_file(str(APP), default_timeout=SECONDS).run()

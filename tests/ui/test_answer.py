@@ -1,0 +1,150 @@
+"""Sentences and numbers of the answer."""
+
+import pytest
+
+from planner.search.plan_schema import Mark, NearestMiss, Rejection
+from planner.ui import formula
+from planner.ui.sections import candidates, headline, reasons
+from planner.ui.sections.charts import picked_rank
+from planner.ui.words import deployment, node_label, term_name
+
+
+def test_a_deployment_in_one_line(plan):
+    split = next(c for c in plan.candidates if c.serving == "disagg")
+    assert deployment(split) == (
+        "226 × HGX H800 · 1,808 GPUs = prefill 20 × (TP1 DP32 EP32+32)"
+        " + decode 8 × (TP1 DP144 EP144+32) · disaggregated"
+    )
+    whole = next(c for c in plan.candidates if c.serving == "agg")
+    assert deployment(whole) == "82 × HGX H800 · 656 GPUs = 82 replicas × (TP8 EP8) · aggregated"
+
+
+def test_the_question_in_one_line(scenario):
+    assert headline.question(scenario) == (
+        "deepseek\\-v3 · 1,605 requests/s, independent users \\(Poisson\\) · 4,383 tokens in, 1,211 out"
+        " · lowest cost per token"
+    )
+
+
+def test_five_figures_with_interval_limit_and_mark(plan):
+    cost, rate, ttft, tpot, memory = headline.figures(plan.candidates[0])
+    assert (cost.value, cost.chip, cost.met) == ("$0.462", "0.397–0.522", None)
+    assert rate.note == "goodput 1,610 req/s"
+    assert (ttft.value, ttft.note, ttft.met) == ("1.39 s", "limit 5.00 s", True)
+    assert (tpot.chip, tpot.met) == ("43.1 ms–56.3 ms", True)
+    assert tpot.marks == ("dispatch over 18 nodes is extrapolated from 9",)
+    assert (memory.value, memory.chip) == ("8.76 GiB", "76 % in use")
+
+
+def test_a_limit_says_what_it_was_judged_on(plan):
+    check = plan.candidates[0].slo[0].model_copy(update={"percentile": "p95"})
+    assert headline.limit_text(check) == "limit 5.00 s at p95"
+
+
+def test_formulas_give_the_number_beside_them(plan):
+    best = plan.candidates[0]
+    cost = formula.cost(best)
+    assert cost is not None
+    assert cost.numbers.endswith("= 0.462")
+    computed = best.usd_per_hour / (best.output_tokens_per_s_per_gpu * best.gpus * 3600) * 1e6
+    assert computed == pytest.approx(best.usd_per_mtok.output)
+    assert formula.cost(best.model_copy(update={"usd_per_hour": None})) is None
+    assert "77.1" in formula.memory(best.memory_gib).numbers
+    assert "34.7" in formula.step(best, "decode").numbers
+    in_flight = formula.in_flight(best, 1211)
+    assert in_flight is not None
+    assert "Little" in in_flight.source
+
+
+def test_rejections_read_as_sentences():
+    text = reasons.rejection(
+        Rejection(
+            reason="memory",
+            count=1204,
+            needed=166.94,
+            available=71.2,
+            unit="GiB",
+            example="TP4 on one node",
+            fix="use 8 GPUs",
+        )
+    )
+    assert text == (
+        "- **Does not fit GPU memory** (1,204 times). Nearest: TP4 on one node. "
+        "Needed 167 GiB, available 71.2 GiB. Smallest change: Use 8 GPUs."
+    )
+
+
+def test_numbers_already_said_are_not_said_twice():
+    example = "TP8 needs 166.9 of 71.2 GiB"
+    text = reasons.rejection(
+        Rejection(reason="memory", count=1, needed=166.94, available=71.2, unit="GiB", example=example)
+    )
+    assert text == "- **Does not fit GPU memory** (1 time). Nearest: TP8 needs 166.9 of 71.2 GiB."
+
+
+def test_operators_marked_alike_are_named_together():
+    marks = [
+        Mark(subject=f"operator curve {op} bf16", text=f"{op} was not measured on h800-sxm: curve of h100-sxm")
+        for op in ("gemm", "decode_mla", "gemm")
+    ]
+    marks.append(Mark(subject="tpot_ms", text="18 nodes from 9"))
+    assert reasons.grouped_marks(marks) == [
+        ("Times of gemm, decode mla", "not measured on h800-sxm: curve of h100-sxm"),
+        ("Time per output token", "18 nodes from 9"),
+    ]
+
+
+def test_the_binding_limit_is_that_of_the_nearest_miss(plan):
+    miss = NearestMiss(
+        node="dgx-h100",
+        serving="agg",
+        layout=plan.candidates[0].layout,
+        gpus=1,
+        reason="memory",
+        text="needs 760 GiB of [71](http://x)",
+    )
+    none = plan.model_copy(update={"candidates": (), "nearest_misses": (miss,)})
+    assert headline.binding_limit(none) == (
+        "**Does not fit GPU memory.** Nearest: Needs 760 GiB of \\[71\\]\\(http\\://x\\)."
+    )
+
+
+def test_the_table_keeps_numbers_as_numbers(plan):
+    table = candidates.frame(plan)
+    assert list(table["rank"]) == [c.rank for c in plan.candidates]
+    assert table["usd"].dtype.kind == "f"
+    assert set(candidates.order(plan)) == set(table.columns) == set(candidates.columns(200))
+    assert candidates.order(plan)[2] == "serving"
+
+
+@pytest.mark.parametrize(
+    ("selection", "rank"),
+    [
+        ({"points": [{"customdata": [3]}]}, 3),
+        ({"points": [{"customdata": 3}]}, 3),
+        ({"points": [{"customdata": [-1]}]}, None),
+        ({"points": [{}]}, None),
+        ({"points": []}, None),
+        (None, None),
+    ],
+)
+def test_a_click_names_a_rank(selection, rank):
+    assert picked_rank(selection) == rank
+
+
+@pytest.mark.parametrize(
+    ("id", "text"),
+    [
+        ("hgx-h800", "HGX H800"),
+        ("gb200-nvl72", "GB200 NVL72"),
+        ("mi300x-8", "MI300X ×8"),
+        ("rtx-pro-6000-8-pcie", "RTX PRO 6000 ×8 PCIe"),
+        ("cloudmatrix384", "CloudMatrix384"),
+    ],
+)
+def test_node_labels(id, text):
+    assert node_label(id) == text
+
+
+def test_unknown_terms_read_as_words():
+    assert term_name("moe_all_to_all") == "Moe all to all"

@@ -1,0 +1,101 @@
+"""The form shows the scenario and puts changes back without losing what it does not show."""
+
+import pytest
+
+from planner.errors import InputError
+from planner.scenario.load import scenario_from_data
+from planner.ui import draft, gallery
+
+EXAMPLES = [e.id for e in gallery.examples()]
+
+
+@pytest.mark.parametrize("id", EXAMPLES)
+def test_nothing_changed_is_the_same_scenario(id):
+    scenario = gallery.example(id).scenario
+    assert draft.build(scenario, draft.fields(scenario)) == scenario
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "where", "expected"),
+    [
+        ("model", "qwen3-32b", "model", "qwen3-32b"),
+        ("objective", "fewest_gpus", "objective", "fewest_gpus"),
+        ("hit_percent", 25.0, "workload.prefix_hit_rate", 0.25),
+        ("serving", ["agg"], "search.serving", ["agg"]),
+        ("spare_nodes", 2, "reliability.spare_nodes", 2),
+        ("engine.name", "vllm", "engine.name", "vllm"),
+        ("engine.version", "0.5.0", "engine.version", "0.5.0"),
+        ("option.max_num_seqs", 64, "engine.options.max_num_seqs", 64),
+        ("option.redundant_experts", None, "engine.options.redundant_experts", None),
+        ("precision.routed_experts", "fp8", "precision.routed_experts", "fp8"),
+        ("precision.kv", None, "precision.kv", None),
+        ("price.hgx-h800", 3.5, "economics.usd_per_gpu_hour.hgx-h800", 3.5),
+        ("price.hgx-h800", None, "economics.usd_per_gpu_hour.hgx-h800", None),
+        ("slo.tpot_ms.limit", 40.0, "slo.tpot_ms.mean", 40.0),
+        ("slo.tpot_ms.limit", None, "slo.tpot_ms", None),
+        ("slo.ttft_ms.percentile", "p99", "slo.ttft_ms.p99", 5000.0),
+        ("slo.e2e_ms.limit", 90_000.0, "slo.e2e_ms.p95", 90_000.0),
+        ("completion_percent", 99.0, "slo.completion_rate", 0.99),
+        ("arrival.rate", 12.5, "workload.arrival.rate_rps", 12.5),
+        ("arrival.kind", "closed_loop", "workload.arrival.concurrency", 64),
+        ("in.tokens", 1000, "workload.input_tokens.tokens", 1000),
+        ("in.kind", "lognormal", "workload.input_tokens.mean_tokens", 4383.0),
+        ("out.kind", "uniform", "workload.output_tokens.kind", "uniform"),
+        ("max_nodes.hgx-h800", 40, "hardware.candidates.0.max_nodes", 40),
+        ("nodes", ["dgx-h200"], "hardware.candidates.0.node", "dgx-h200"),
+        ("max_gpus_per_worker", None, "hardware.max_gpus_per_worker", None),
+    ],
+)
+def test_a_field_changes_its_key(scenario, field, value, where, expected):
+    changed = draft.build(scenario, {field: value}).to_dict()
+    assert _at(changed, where) == expected
+    assert scenario_from_data(changed) == draft.build(scenario, {field: value})
+
+
+def _at(data, where):
+    for key in where.split("."):
+        data = data[int(key)] if isinstance(data, list) else (data or {}).get(key)
+    return data
+
+
+def test_what_the_form_does_not_show_is_kept(scenario):
+    data = scenario.to_dict()
+    data["workload"]["priority_classes"] = [{"name": "all", "share": 1.0, "priority": 0}]
+    data["slo"]["ttft_ms"] = {"p50": 800.0, "p99": 4000.0}
+    data["hardware"]["candidates"] = [{"node": "hgx-h800", "min_nodes": 2, "gpus": 4}]
+    base = scenario_from_data(data)
+    after = draft.build(base, {"slo.ttft_ms.limit": 900.0, "nodes": ["hgx-h800", "dgx-h200"]})
+    assert after.workload.priority_classes == base.workload.priority_classes
+    assert after.slo.ttft_ms.given() == {"p50": 900.0, "p99": 4000.0}
+    assert after.hardware.candidates[0] == base.hardware.candidates[0]
+    assert draft.further_limits(base, "ttft_ms") == {"p99": 4000.0}
+
+
+def test_pools_come_and_go(scenario):
+    split = draft.build(scenario, {"pools": True, "decode_nodes": ["hgx-h20-141g"]})
+    assert [c.node for c in split.hardware.pools.prefill] == ["hgx-h800"]
+    assert [c.node for c in split.hardware.pools.decode] == ["hgx-h20-141g"]
+    assert draft.build(split, {"pools": False}).hardware.pools is None
+
+
+def test_a_pasted_model_travels_inside_the_scenario(scenario, cat):
+    spec = cat.model("qwen3-8b").model_copy(update={"id": "mine"})
+    after = draft.build(scenario, {"model": "mine"}, {"mine": spec})
+    assert after.model_spec == spec
+    assert draft.build(after, {"model": "deepseek-v3"}).model_spec is None
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"nodes": []}, "hardware.candidates"),
+        ({"serving": []}, "search.serving"),
+        ({"in.kind": "lognormal", "in.mean": 100.0, "in.p95": 1000.0}, "workload.input_tokens"),
+        ({"in.kind": "uniform", "in.min": 9, "in.max": 3}, "workload.input_tokens"),
+        ({"precision.kv": "fp7"}, "precision.kv"),
+    ],
+)
+def test_bad_values_name_their_field(scenario, values, field):
+    with pytest.raises(InputError) as error:
+        draft.build(scenario, values)
+    assert field in error.value.field

@@ -1,0 +1,184 @@
+"""The page as a session meets it: what is shown first, what a change does, what an error says."""
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from planner.errors import InputError
+from planner.ui import state
+from tests.ui.sample_config import CONFIG
+
+
+def number(app: AppTest, key: str):
+    return app.number_input(key=f"{state.PREFIX}{key}")
+
+
+def choice(app: AppTest, key: str):
+    return app.selectbox(key=f"{state.PREFIX}{key}")
+
+
+def headings(app: AppTest) -> str:
+    return " | ".join(h.value for h in app.main.header)
+
+
+def test_a_first_visitor_sees_a_worked_plan(app, planned):
+    assert not app.exception
+    assert not app.error
+    assert "HGX H800" in headings(app)
+    assert [m.value for m in app.metric] == ["≈ $0.462", "≈ 1,200", "≈ 1.39 s", "≈ 49.0 ms", "8.76 GiB"]
+    assert planned[-1].model == "deepseek-v3"
+    assert any("What binds" in m.value for m in app.main.markdown)
+
+
+def test_a_changed_limit_changes_the_plan(app, planned):
+    number(app, "slo.tpot_ms.limit").set_value(30.0).run()
+    assert planned[-1].slo.tpot_ms.mean == 30.0
+    assert app.metric[3].value == "≈ 26.0 ms"
+    assert not app.exception
+
+
+def test_the_same_question_is_planned_once(app, planned):
+    number(app, "slo.tpot_ms.limit").set_value(30.0).run()
+    number(app, "slo.tpot_ms.limit").set_value(50.0).run()
+    assert len(planned) == 2
+
+
+def test_changes_can_be_undone(app, planned):
+    choice(app, "objective").set_value("fewest_gpus").run()
+    assert planned[-1].objective == "fewest_gpus"
+    undo = next(b for b in app.sidebar.button if "Undo" in b.label)
+    undo.click().run()
+    assert choice(app, "objective").value == "lowest_cost"
+    assert not [b for b in app.sidebar.button if "Undo" in b.label]
+
+
+@pytest.mark.parametrize("example", ["deepseek-r1-h200", "kimi-k2-gb200", "qwen3-32b-l40s"])
+def test_examples_load(app, planned, example):
+    app.selectbox(key="pick.example").set_value(example).run()
+    assert not app.exception
+    assert not app.error
+    assert planned[-1].model == example.rsplit("-", 1)[0]
+
+
+def test_an_example_survives_loading_unchanged(app, planned):
+    from planner.ui import gallery
+
+    for one in gallery.examples():
+        app.selectbox(key="pick.example").set_value(one.id).run()
+        assert planned[-1] == one.scenario
+
+
+def test_a_kind_of_length_brings_its_numbers(app, planned):
+    choice(app, "in.kind").set_value("lognormal").run()
+    assert planned[-1].workload.input_tokens.p95_tokens == pytest.approx(2 * 4383)
+    number(app, "in.mean").set_value(3000.0).run()
+    assert planned[-1].workload.input_tokens.mean_tokens == 3000.0
+    choice(app, "arrival.kind").set_value("closed_loop").run()
+    assert planned[-1].workload.arrival.concurrency == 64
+
+
+def test_nothing_feasible_says_so_first(app):
+    number(app, "slo.tpot_ms.limit").set_value(10.0).run()
+    assert headings(app) == "Nothing serves this as asked"
+    assert "Does not fit GPU memory" in app.error[0].value
+    text = " ".join(m.value for m in app.main.markdown)
+    assert "Would fit with" in text
+    assert "1,204 times" in text
+    assert not app.metric
+
+
+def test_bad_input_is_one_sentence(app, planned):
+    before = len(planned)
+    choice(app, "in.kind").set_value("lognormal").run()
+    number(app, "in.p95").set_value(90_000.0).run()
+    assert not app.exception
+    assert "p95\\_tokens" in app.error[0].value
+    assert not app.metric
+    assert len(planned) == before + 1
+    number(app, "in.p95").set_value(9_000.0).run()
+    assert app.metric
+
+
+def test_no_hardware_is_one_sentence(app):
+    app.button_group(key=f"{state.PREFIX}nodes").set_value([]).run()
+    assert not app.exception
+    assert "choose at least one node type" in app.error[0].value
+
+
+def test_errors_are_not_kept(app, planned, monkeypatch):
+    import planner
+
+    good = planner.plan
+
+    def fails(scenario, catalog=None):
+        raise InputError("workload.arrival", 7, "something else")
+
+    monkeypatch.setattr(planner, "plan", fails)
+    number(app, "slo.tpot_ms.limit").set_value(31.0).run()
+    assert "workload.arrival" in app.error[0].value
+    monkeypatch.setattr(planner, "plan", good)
+    app.run()
+    assert not app.error
+    assert app.metric
+
+
+def test_a_scenario_file_is_loaded(app, planned, scenario):
+    data = scenario.to_dict() | {"name": "Mine", "objective": "fewest_gpus"}
+    mine = type(scenario).from_dict(data)
+    app.file_uploader(key="load.file").set_value(("mine.yaml", mine.to_yaml().encode(), "text/yaml")).run()
+    assert planned[-1] == mine
+    assert app.selectbox(key="pick.example").value is None
+    assert choice(app, "objective").value == "fewest_gpus"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"schema: planner.scenario/1\nmodle: x\n", "did you mean model"),
+        (b"a: [", "not YAML"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"schema: planner.scenario/1\nmodel: ../x.yaml\n", "opens no files"),
+    ],
+)
+def test_a_bad_file_is_one_sentence_and_changes_nothing(app, planned, text, says):
+    before = list(planned)
+    app.file_uploader(key="load.file").set_value(("x.yaml", text, "text/yaml")).run()
+    assert not app.exception
+    assert says in app.error[0].value.replace("\\", "")
+    assert app.metric
+    assert planned == before
+    app.run()
+    assert not app.error
+
+
+def test_a_pasted_model_is_planned(app, planned):
+    app.text_area(key="paste.config").set_value(json.dumps(CONFIG))
+    app.text_input(key="paste.name").set_value("mine")
+    next(b for b in app.sidebar.button if b.label == "Use this model").click().run()
+    assert not app.exception
+    assert not app.error
+    assert planned[-1].model == "mine"
+    assert planned[-1].model_spec.hidden_size == 4096
+    number(app, "slo.tpot_ms.limit").set_value(40.0).run()
+    assert planned[-1].model_spec is not None
+
+
+def test_a_bad_config_is_one_sentence(app):
+    app.text_area(key="paste.config").set_value('{"model_type": "nonesuch"}')
+    next(b for b in app.sidebar.button if b.label == "Use this model").click().run()
+    assert not app.exception
+    assert "nonesuch" in app.error[0].value
+    assert app.metric
+
+
+def test_prices_are_yours(app, planned):
+    number(app, "price.hgx-h800").set_value(3.0).run()
+    assert planned[-1].economics.usd_per_gpu_hour == {"hgx-h800": 3.0}
+
+
+def test_hardware_and_its_price_are_added(app, planned):
+    app.button_group(key=f"{state.PREFIX}nodes").select("dgx-h200").run()
+    assert [c.node for c in planned[-1].hardware.candidates] == ["hgx-h800", "dgx-h200"]
+    number(app, "price.dgx-h200").set_value(4.0).run()
+    assert planned[-1].economics.usd_per_gpu_hour["dgx-h200"] == 4.0

@@ -1,0 +1,39 @@
+"""Text from outside stays text."""
+
+import pytest
+
+from planner.ui.text import label, plain, sentence, wrapped
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "![x](http://example.org/x.png)",
+        "[link](http://example.org)",
+        "$E=mc^2$",
+        ":red[danger] :material/home:",
+        "**bold** _under_ `code` # title",
+    ],
+)
+def test_markdown_is_escaped(text):
+    escaped = plain(text)
+    for i, ch in enumerate(escaped):
+        if ch in "<>[]()*_`#$:!":
+            assert escaped[i - 1] == "\\"
+
+
+def test_lines_are_joined():
+    assert plain("a\n\n# b") == "a \\# b"
+
+
+def test_labels_escape_html():
+    assert label("<b>&</b>") == "&lt;b&gt;&amp;&lt;/b&gt;"
+    assert wrapped("one two three", 7) == "one two<br>three"
+
+
+def test_sentences_start_and_end():
+    assert sentence("needs 95 of 71 GiB") == "Needs 95 of 71 GiB."
+    assert sentence("hgx-h800 costs 2 USD") == "hgx-h800 costs 2 USD."
+    assert sentence("Done.") == "Done."
+    assert sentence("") == ""
