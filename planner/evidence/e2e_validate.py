@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ def _precision(runs: Runs) -> list[str]:
 
 def _band(values: Array, edges: Sequence[int]) -> list[str]:
     """Bands ``low-high`` between edges, the last one open."""
-    names = [f"up to {edges[0]}", *(f"{a + 1} to {b}" for a, b in zip(edges, edges[1:], strict=False))]
+    names = [f"up to {edges[0]}", *(f"{a + 1} to {b}" for a, b in pairwise(edges))]
     names.append(f"over {edges[-1]}")
     return [names[int(np.searchsorted(edges, v))] if np.isfinite(v) else "not recorded" for v in values]
 

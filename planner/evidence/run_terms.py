@@ -26,9 +26,17 @@ from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
 from planner.memory.budget import memory_budget
 from planner.model.precision import PrecisionPlan
-from planner.roofline.coefficients import FAMILIES, StepCoefficients, assumed_values
+from planner.roofline.coefficients import COLUMNS, column_of, factor_key, unit_coefficients
 from planner.roofline.program import program
-from planner.roofline.step import FAMILY_OF_TERM, StepContext, StepTimes, StepWork, step_times
+from planner.roofline.step import (
+    FAMILY_OF_TERM,
+    StepContext,
+    StepTimes,
+    StepWork,
+    launch_excess,
+    number_format,
+    step_times,
+)
 from planner.serving.closed_loop import LoopTimes, aggregated, disaggregated
 from planner.serving.worker import (
     Scheduling,
@@ -44,9 +52,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PhaseTerms:
-    """One kind of step of n runs: seconds by operator family (n, F) at unit factors, and what host time multiplies."""
+    """One kind of step of n runs: operator seconds by COLUMNS (n, F) at unit factors, and what host time multiplies."""
 
-    families: Array
+    operators: Array
     other: Array
     layers: Array
     stages: Array
@@ -266,8 +274,11 @@ def _group_terms(
         domain=accelerator.scale_up.domain_size or 1,
         expert_skew=0.0,
     )
-    lengths = (runs[name][rows] * bench.length_share for name in ("input_tokens", "output_tokens"))
-    traffic = Traffic(*lengths, fixed_lengths=bench.fixed_lengths)
+    traffic = Traffic(
+        runs["input_tokens"][rows] * bench.length_share,
+        runs["output_tokens"][rows] * bench.length_share,
+        fixed_lengths=bench.fixed_lengths,
+    )
     scheduler = scheduler_spec(catalog, engine)
     options = bench.engine_options(engine, accelerator.arch)
     common = _Common(runs, rows, ctx, spec, here, engine, version, traffic, scheduler, options)
@@ -296,7 +307,7 @@ class _Common:
     def terms(self, **known: Any) -> RunTerms:
         """Terms of these rows; what an aggregated deployment does not have is neutral."""
         n = self.rows.size
-        defaults = {
+        defaults: dict[str, Any] = {
             "rows": self.rows,
             "output_tokens": np.asarray(self.traffic.output_tokens),
             "first_wave_share": np.zeros(n),
@@ -323,16 +334,33 @@ class _Common:
             return np.asarray(nominal + self.options["token_budget_beyond_input"])
         return np.full(self.rows.size, default)
 
-    @property
-    def poll_steps(self) -> Array:
+    def poll_steps(self, layouts: Layouts) -> Array:
         """Steps between two looks at the queue, (n,)."""
         usual = float(self.options.get("poll_steps", 1.0))
         few = float(self.options.get("poll_steps_below_16", usual))
-        return np.where(self.runs["concurrency"][self.rows] < 16, few, usual)
+        steps = np.where(self.runs["concurrency"][self.rows] < 16, few, usual)
+        if "balance_steps" in self.options:
+            steps = np.where(layouts.attention_dp > 1, self.options["balance_steps"], steps)
+        if "batch_wait_steps" in self.options and not self.ctx.program.moes:
+            even = self.runs["input_tokens"][self.rows] == self.runs["output_tokens"][self.rows]
+            steps = np.where(even & (layouts.tp < 8), self.options["batch_wait_steps"], steps)
+        return np.asarray(steps)
 
     def slots(self, layouts: Layouts, per_worker: Array) -> Array:
-        """Requests that fit a worker's cache at their mean length."""
+        """Requests that fit a worker's cache at their mean length.
+
+        A deployment that ran held at least one: where the recorded layout and formats leave no room even at the larger
+        share that launch scripts resort to, the record is wrong about them and the cache is taken as no limit.
+        """
         seqs = np.minimum(np.ceil(per_worker / layouts.attention_dp), self.scheduler.max_num_seqs)
+        usual, most = self.options.get("memory_share"), self.options.get("largest_memory_share")
+        fitting = self._sequences(layouts, seqs, usual)
+        if most is not None and np.any(fitting < 1.0):
+            fitting = np.where(fitting < 1.0, self._sequences(layouts, seqs, most), fitting)
+        fitting = np.where(fitting < 1.0, np.inf, fitting)
+        return np.minimum(np.floor(fitting), seqs) * layouts.attention_dp
+
+    def _sequences(self, layouts: Layouts, seqs: Array, share: float | None) -> Array:
         memory = memory_budget(
             self.spec,
             self.ctx.precision,
@@ -341,29 +369,23 @@ class _Common:
             self.engine,
             max_num_seqs=np.maximum(seqs, 1.0),
             max_num_batched_tokens=self.budget,
+            gpu_memory_utilization=share,
         )
-        fitting = memory.sequences(np.ceil(self.traffic.mean_context)) * layouts.attention_dp
-        return np.maximum(np.minimum(fitting, seqs * layouts.attention_dp), 1.0)
-
-
-def unit_coefficients() -> StepCoefficients:
-    """No host time, no layer overhead, every operator as measured: what calibrated coefficients multiply."""
-    assumed = read_yaml(data_root() / "hardware_db" / "efficiency" / "assumed.yaml")
-    return StepCoefficients(0.0, 0.0, 0.0, 0.0, 0.0, **assumed_values(assumed))
+        return np.asarray(memory.sequences(np.ceil(self.traffic.mean_context)), dtype=float)
 
 
 def _phase(times: StepTimes, layouts: Layouts, work: StepWork, ctx: StepContext) -> PhaseTerms:
     n = len(layouts)
-    families = np.zeros((n, len(FAMILIES)))
+    operators = np.zeros((n, len(COLUMNS)))
     other = np.zeros(n)
     for term, family in FAMILY_OF_TERM.items():
         if family == "other":
             other += times.exposed[term]
         else:
-            families[:, FAMILIES.index(family)] += times.exposed[term]
+            operators[:, column_of(family, number_format(ctx.precision, term))] += times.exposed[term]
     sequences = work.decode_seqs if work.prefill_seqs is None else work.decode_seqs + work.prefill_seqs
     layers = np.full(n, float(ctx.program.layers))
-    return PhaseTerms(families, other, layers, layouts.pp.astype(float), np.asarray(sequences, dtype=float))
+    return PhaseTerms(operators, other, layers, layouts.pp.astype(float), np.asarray(sequences, dtype=float))
 
 
 def _flags(layouts: Layouts, ctx: StepContext) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -375,7 +397,7 @@ def _aggregated(c: _Common) -> RunTerms:
     concurrency = c.runs["concurrency"][c.rows]
     slots = c.slots(layouts, concurrency)
     flags = _flags(layouts, c.ctx)
-    scheduling = Scheduling(c.budget, c.scheduler.policy == "prefill_first", *flags, poll_steps=c.poll_steps)
+    scheduling = Scheduling(c.budget, c.scheduler.policy == "prefill_first", *flags, poll_steps=c.poll_steps(layouts))
     steps = aggregated_steps(layouts, concurrency, slots, c.traffic, scheduling)
     wave = full_prefill_work(layouts, steps, c.traffic, scheduling)
     return c.terms(
@@ -439,7 +461,7 @@ def _concatenate(parts: Sequence[RunTerms]) -> RunTerms:
 def _nothing() -> RunTerms:
     """Terms of no run at all."""
     empty = np.zeros(0)
-    phase = PhaseTerms(np.zeros((0, len(FAMILIES))), empty, empty, empty, empty)
+    phase = PhaseTerms(np.zeros((0, len(COLUMNS))), empty, empty, empty, empty)
     special: dict[str, Any] = {
         "rows": np.zeros(0, dtype=np.int64),
         "decode": phase,
@@ -454,24 +476,25 @@ def _nothing() -> RunTerms:
 
 
 def breakdown(terms: RunTerms, coefficients: CoefficientArrays) -> dict[str, Array]:
-    """Seconds of one decode step and one prefill step by part, each (n,)."""
+    """Seconds of one decode step and one prefill step by part, each (n,); parts that no run has are left out."""
     c = coefficients
     out: dict[str, Array] = {}
-    for name, phase, factors, step in (
-        ("decode", terms.decode, c.decode, c.host_step_s),
-        ("prefill", terms.prefill, c.prefill, c.host_prefill_step_s),
-    ):
-        out |= {f"{name}_{f}": phase.families[:, i] * factors[:, i] for i, f in enumerate(FAMILIES)}
+    for name, phase, factors in (("decode", terms.decode, c.decode), ("prefill", terms.prefill, c.prefill)):
+        for i in range(len(COLUMNS)):
+            if phase.operators[:, i].any():
+                out[f"{name}_{factor_key(i)}"] = phase.operators[:, i] * factors[:, i]
         out[f"{name}_layers"] = phase.layers * c.layer_overhead_s + phase.other
-        out[f"{name}_host"] = step * phase.stages + c.host_seq_s * phase.sequences
+    total = {name: sum(v for k, v in out.items() if k.startswith(name)) for name in ("decode", "prefill")}
+    out["decode_host"] = decode_step_s(terms.decode, c) - total["decode"]
+    out["prefill_host"] = prefill_step_s(terms.prefill, c) - total["prefill"]
     return out
 
 
 def predict(terms: RunTerms, coefficients: CoefficientArrays) -> LoopTimes:
     """TTFT, TPOT and throughput of every run (whole deployment) under coefficients given run by run."""
     c = coefficients
-    d = _step_s(terms.decode, c.decode, c.host_step_s, c)
-    m = _step_s(terms.prefill, c.prefill, c.host_prefill_step_s, c)
+    d = decode_step_s(terms.decode, c)
+    m = prefill_step_s(terms.prefill, c)
     agg = aggregated(
         terms.concurrency,
         terms.slots,
@@ -486,7 +509,7 @@ def predict(terms: RunTerms, coefficients: CoefficientArrays) -> LoopTimes:
         group_prompts=terms.group_prompts,
         most_prompts=terms.most_prompts,
         poll_steps=terms.poll_steps,
-        wave_step_s=_step_s(terms.wave, c.prefill, c.host_prefill_step_s, c),
+        wave_step_s=prefill_step_s(terms.wave, c),
     )
     dis = disaggregated(
         terms.concurrency,
@@ -512,12 +535,24 @@ class CoefficientArrays:
     host_prefill_step_s: Array
     host_seq_s: Array
     layer_overhead_s: Array
+    launch_layer_s: Array
     request_s: Array
     decode: Array
     prefill: Array
 
 
-def _step_s(phase: PhaseTerms, factors: Array, host_step_s: Array, c: CoefficientArrays) -> Array:
-    operators = np.einsum("nf,nf->n", phase.families, factors) + phase.other
-    host = host_step_s * phase.stages + c.host_seq_s * phase.sequences
-    return np.asarray(operators + phase.layers * c.layer_overhead_s + host)
+def decode_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
+    """Seconds of a step without prompt tokens (planner.roofline.step, from its terms)."""
+    return _operators_s(phase, c.decode, c) + c.host_step_s * phase.stages + c.host_seq_s * phase.sequences
+
+
+def prefill_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
+    """Seconds of a step with prompt tokens: kernels are launched one by one beside those that run."""
+    busy = _operators_s(phase, c.prefill, c)
+    busy = busy + launch_excess(busy, phase.layers * c.launch_layer_s)
+    return busy + c.host_prefill_step_s * phase.stages + c.host_seq_s * phase.sequences
+
+
+def _operators_s(phase: PhaseTerms, factors: Array, c: CoefficientArrays) -> Array:
+    operators = np.einsum("nf,nf->n", phase.operators, factors)
+    return np.asarray(operators + phase.other + phase.layers * c.layer_overhead_s)

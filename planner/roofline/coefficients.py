@@ -1,8 +1,7 @@
-"""Coefficients of a step that operator measurements do not give: host time, launches, end-to-end factors.
+"""Coefficients that end-to-end runs add to operator curves: host times, small-kernel overheads, factors by family.
 
-Fitted from end-to-end runs per engine and accelerator generation by ``planner calibrate e2e``
-(:mod:`planner.evidence.e2e_calibrate`), kept in ``hardware_db/efficiency/e2e.yaml``; what no run can tell apart is
-assumed in ``hardware_db/efficiency/assumed.yaml`` with its source.
+Calibrated ones (``hardware_db/efficiency/e2e.yaml``, written by ``planner calibrate e2e``) per engine and accelerator
+generation, assumed ones in ``assumed.yaml`` with their reasons.
 """
 
 from __future__ import annotations
@@ -18,7 +17,41 @@ from planner.catalog.loader import data_root
 from planner.units import MICROSECOND, MILLISECOND
 
 FAMILIES = ("linear", "attention", "experts", "communication")
-HOST_KEYS = ("host_step_us", "host_prefill_step_us", "host_seq_us", "layer_overhead_us", "request_ms")
+TYPED_FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "linear": ("bf16", "fp8", "fp8_block", "nvfp4"),
+    "experts": ("bf16", "fp8", "fp8_block", "nvfp4", "mxfp4"),
+}
+"""Families whose kernels differ by data type, and the types with a factor of their own."""
+COLUMNS: tuple[tuple[str, str], ...] = tuple(
+    (family, kind) for family in FAMILIES for kind in ("", *TYPED_FAMILIES.get(family, ()))
+)
+"""(family, data type) of every factor; type '' is the family's own, for types without one."""
+HOST_KEYS = (
+    "host_step_us",
+    "host_prefill_step_us",
+    "host_seq_us",
+    "layer_overhead_us",
+    "launch_layer_us",
+    "request_ms",
+)
+
+_TYPE_OF_FORMAT: Mapping[str, str] = {
+    "bf16": "bf16",
+    "fp16": "bf16",
+    "fp32": "bf16",
+    "fp8_tensor": "fp8",
+    "fp8_channel": "fp8",
+    "fp8_block": "fp8_block",
+    "mxfp8": "fp8_block",
+    "nvfp4": "nvfp4",
+    "mxfp4": "mxfp4",
+}
+
+
+def column_of(family: str, number_format: str = "") -> int:
+    """Position in COLUMNS of a family's factor for weights in ``number_format``."""
+    kind = _TYPE_OF_FORMAT.get(number_format, "")
+    return COLUMNS.index((family, kind if kind in TYPED_FAMILIES.get(family, ()) else ""))
 
 
 @dataclass(frozen=True)
@@ -32,8 +65,8 @@ class StepCoefficients:
     """Fixed time of a request outside steps: HTTP, tokenisation, first response."""
     layer_overhead_s: float
     """Small kernels of a layer that no operator class covers: norms, rotary embedding, routing, cache writes."""
-    eager_layer_overhead_s: float
-    """Further launch time of a layer without CUDA graphs."""
+    launch_layer_s: float
+    """Host time to launch a layer's kernels one by one: the least time of a layer where no CUDA graph is replayed."""
     elementwise_passes: float
     """Reads and writes of the hidden state by those small kernels, per layer."""
     stream_efficiency: float
@@ -41,23 +74,23 @@ class StepCoefficients:
     scan_floor_s: float
     communication_sm_share: float
     placement_residual: float
-    decode_factors: tuple[float, ...] = (1.0,) * len(FAMILIES)
-    prefill_factors: tuple[float, ...] = (1.0,) * len(FAMILIES)
-    """Factors of FAMILIES on operator times in steps without and with prompt tokens."""
+    decode_factors: tuple[float, ...] = (1.0,) * len(COLUMNS)
+    prefill_factors: tuple[float, ...] = (1.0,) * len(COLUMNS)
+    """Factors on operator times in steps without and with prompt tokens, by COLUMNS."""
     marks: tuple[str, ...] = ()
     """Said where these coefficients were fitted on another engine or generation."""
 
-    def factors(self, has_prefill: bool) -> dict[str, float]:
-        """Factor by operator family for a step with or without prompt tokens."""
+    def factor(self, has_prefill: bool, family: str, number_format: str = "") -> float:
+        """Factor on operator times of a family (with weights in ``number_format``) in a step of this kind."""
         fitted = self.prefill_factors if has_prefill else self.decode_factors
-        return dict(zip(FAMILIES, fitted, strict=True)) | {"other": 1.0}
+        return fitted[column_of(family, number_format)]
 
 
 def step_coefficients(engine: str, generation: str, directory: Path | None = None) -> StepCoefficients:
     """Coefficients of an engine on an accelerator generation, from the shipped files or those in ``directory``.
 
-    A generation without runs of this engine takes the engine's own mean over generations, an engine without runs the
-    mean over engines; ``marks`` says so.
+    A generation without runs of this engine takes the nearest one's, else the engine's own mean over generations; an
+    engine without runs the mean over engines. ``marks`` says so.
     """
     folder = directory or data_root() / "hardware_db" / "efficiency"
     return coefficients_from(_document(folder / "e2e.yaml"), _document(folder / "assumed.yaml"), engine, generation)
@@ -73,36 +106,58 @@ def coefficients_from(
     if own is None:
         own = fitted["pooled"]
         marks.append(f"{engine}: no end-to-end runs to calibrate with; mean of {', '.join(sorted(by_engine))}")
-    values = own["generations"].get(generation)
-    if values is None:
-        values = own["pooled"]
+    found = nearest_generation(generation, own["generations"], assumed)
+    values = own["pooled"] if found is None else own["generations"][found]
+    if found is None:
         seen = ", ".join(sorted(own["generations"])) or "no generation"
         marks.append(f"{engine} on {generation}: no end-to-end runs; coefficients of {seen} pooled")
+    elif found != generation:
+        marks.append(f"{engine} on {generation}: no end-to-end runs; coefficients of {found}")
     return StepCoefficients(
         host_step_s=values["host_step_us"] * MICROSECOND,
         host_prefill_step_s=values["host_prefill_step_us"] * MICROSECOND,
         host_seq_s=values["host_seq_us"] * MICROSECOND,
         request_s=values["request_ms"] * MILLISECOND,
         layer_overhead_s=values["layer_overhead_us"] * MICROSECOND,
-        decode_factors=tuple(values["decode"][f] for f in FAMILIES),
-        prefill_factors=tuple(values["prefill"][f] for f in FAMILIES),
+        launch_layer_s=values["launch_layer_us"] * MICROSECOND,
+        decode_factors=tuple(values["decode"][_key(*column)] for column in COLUMNS),
+        prefill_factors=tuple(values["prefill"][_key(*column)] for column in COLUMNS),
         marks=tuple(marks),
-        **assumed_values(assumed),
+        elementwise_passes=_assumed(assumed, "elementwise_passes"),
+        stream_efficiency=_assumed(assumed, "stream_efficiency"),
+        scan_efficiency=_assumed(assumed, "scan_efficiency"),
+        scan_floor_s=_assumed(assumed, "scan_floor_us") * MICROSECOND,
+        communication_sm_share=_assumed(assumed, "communication_sm_share"),
+        placement_residual=_assumed(assumed, "placement_residual"),
     )
 
 
-def assumed_values(assumed: Mapping[str, Any]) -> dict[str, float]:
-    """The assumed part of :class:`StepCoefficients` in SI units."""
-    v = {name: float(entry["value"]) for name, entry in assumed["values"].items()}
-    return {
-        "eager_layer_overhead_s": v["eager_layer_overhead_us"] * MICROSECOND,
-        "elementwise_passes": v["elementwise_passes"],
-        "stream_efficiency": v["stream_efficiency"],
-        "scan_efficiency": v["scan_efficiency"],
-        "scan_floor_s": v["scan_floor_us"] * MICROSECOND,
-        "communication_sm_share": v["communication_sm_share"],
-        "placement_residual": v["placement_residual"],
-    }
+def nearest_generation(generation: str, known: Mapping[str, Any], assumed: Mapping[str, Any]) -> str | None:
+    """The generation itself where it is known, else the first of its substitutes that is; None where none is."""
+    order = (generation, *assumed["nearest_generation"].get(generation, ()))
+    return next((g for g in order if g in known), None)
+
+
+def factor_key(column: int) -> str:
+    """Name of a factor in e2e.yaml: ``experts`` or ``experts_fp8_block``."""
+    return _key(*COLUMNS[column])
+
+
+def _key(family: str, kind: str) -> str:
+    return f"{family}_{kind}" if kind else family
+
+
+def unit_coefficients(directory: Path | None = None) -> StepCoefficients:
+    """No host time, no layer overhead, every operator as measured: what calibrated coefficients multiply."""
+    ones = {_key(*column): 1.0 for column in COLUMNS}
+    nothing: dict[str, Any] = dict.fromkeys(HOST_KEYS, 0.0) | {"decode": ones, "prefill": ones}
+    pooled = {"pooled": nothing, "generations": {}}
+    folder = directory or data_root() / "hardware_db" / "efficiency"
+    return coefficients_from({"engines": {}, "pooled": pooled}, _document(folder / "assumed.yaml"), "", "")
+
+
+def _assumed(assumed: Mapping[str, Any], name: str) -> float:
+    return float(assumed["values"][name]["value"])
 
 
 @lru_cache(maxsize=16)
@@ -113,4 +168,4 @@ def _document(path: Path) -> Mapping[str, Any]:
 def default_expert_skew(directory: Path | None = None) -> float:
     """Coefficient of variation of expert popularity to take where a scenario gives none."""
     folder = directory or data_root() / "hardware_db" / "efficiency"
-    return float(_document(folder / "assumed.yaml")["values"]["expert_skew"]["value"])
+    return _assumed(_document(folder / "assumed.yaml"), "expert_skew")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from planner.catalog.model_spec import GqaAttention, LinearAttention, MlaAttention
 from planner.errors import InputError
@@ -54,6 +54,17 @@ FAMILY_OF_TERM = {
     "pp_send": "communication",
 }
 """Which end-to-end factor scales a term; host time has its own coefficients."""
+
+
+CLASS_OF_TERM = {
+    "attention_projections": "attention",
+    "router": "router",
+    "shared_experts": "shared_experts",
+    "dense_mlp": "dense_mlp",
+    "head": "head",
+    "routed_experts": "routed_experts",
+}
+"""Tensor class of the weights that a term streams."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +148,24 @@ def step_times(
         raw["collectives"] += np.where(layouts.attention_dp > 1, 0.0, collectives) * moe.layers
     raw["pp_send"] = _pipeline(ctx, batch, layouts)
 
-    factors = ctx.coefficients.factors(work.has_prefill)
-    timed = {name: value * repeat * factors[FAMILY_OF_TERM[name]] for name, value in raw.items()}
+    timed = {name: value * (repeat * term_factor(ctx, name, work.has_prefill)) for name, value in raw.items()}
     hidden = _overlap(ctx, timed, two_batch, deepep, work.has_prefill)
-    timed["host"] = _host(ctx, work, layouts)
+    timed["host"] = _host(ctx, work, layouts, timed)
     return StepTimes(timed, hidden)
+
+
+def term_factor(ctx: StepContext, term: str, has_prefill: bool) -> float:
+    """Calibrated factor on a term's operator times."""
+    family = FAMILY_OF_TERM[term]
+    if family == "other":
+        return 1.0
+    return ctx.coefficients.factor(has_prefill, family, number_format(ctx.precision, term))
+
+
+def number_format(precision: PrecisionPlan, term: str) -> str:
+    """Number format of the weights behind a term; '' where it has none."""
+    tensor_class = CLASS_OF_TERM.get(term)
+    return "" if tensor_class is None else str(getattr(precision, tensor_class))
 
 
 @dataclass(frozen=True)
@@ -279,8 +303,7 @@ def _elementwise(ctx: StepContext, batch: _Batch) -> Array:
     """Norms, rotary embedding, activation, quantisation of one layer: launches plus streams of the hidden state."""
     c = ctx.coefficients
     moved = batch.tokens * (ctx.program.hidden * c.elementwise_passes * 2.0)
-    launch = c.layer_overhead_s if ctx.cuda_graphs else c.layer_overhead_s + c.eager_layer_overhead_s
-    return np.asarray(launch + moved / (c.stream_efficiency * ctx.curves.device.mem_bw))
+    return np.asarray(c.layer_overhead_s + moved / (c.stream_efficiency * ctx.curves.device.mem_bw))
 
 
 def _all_reduce_per_layer(ctx: StepContext, batch: _Batch, tp: Array) -> Array:
@@ -391,12 +414,29 @@ def _pipeline(ctx: StepContext, batch: _Batch, layouts: Layouts) -> Array:
     return (layouts.pp - 1) * op.send(ctx.curves.get("send", "bf16"), size, far)
 
 
-def _host(ctx: StepContext, work: StepWork, layouts: Layouts) -> Array:
-    """Scheduling, input preparation, sampling and detokenisation the accelerator waits for, once per stage."""
+def _host(ctx: StepContext, work: StepWork, layouts: Layouts, timed: dict[str, Array]) -> Array:
+    """Scheduling, input preparation, sampling and detokenisation the accelerator waits for, once per stage.
+
+    Steps with prompt tokens replay no CUDA graph (nor does any where graphs are off): kernels are launched one by one,
+    beside those that run, so what the launches of all layers take beyond the accelerator's own time shows here.
+    """
     c = ctx.coefficients
     sequences = work.decode_seqs if work.prefill_seqs is None else work.decode_seqs + work.prefill_seqs
     per_step = c.host_prefill_step_s if work.has_prefill else c.host_step_s
-    return np.asarray(per_step * layouts.pp + c.host_seq_s * sequences)
+    host = per_step * layouts.pp + c.host_seq_s * sequences
+    if work.has_prefill or not ctx.cuda_graphs:
+        busy = np.asarray(sum(timed.values()), dtype=float)
+        host = host + launch_excess(busy, c.launch_layer_s * ctx.program.layers)
+    return np.asarray(host)
+
+
+def launch_excess(busy_s: Array, launch_s: ArrayLike) -> Array:
+    """Seconds by which launching all kernels of a step outlasts ``busy_s`` of running them.
+
+    Both go on side by side, but a short kernel waits for its launch even where the step as a whole is long: a smooth
+    maximum of fourth powers.
+    """
+    return np.asarray(op.smooth_max(busy_s, launch_s, 4.0) - busy_s)
 
 
 def _overlap(

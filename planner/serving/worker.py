@@ -139,13 +139,13 @@ def aggregated_steps(
     return WorkerSteps(running, decode, prefill, chunks, prompts, group, most, poll, pause)
 
 
-def full_prefill_work(
-    layouts: Layouts, steps: WorkerSteps, traffic: Traffic, scheduling: Scheduling
-) -> StepWork:
+def full_prefill_work(layouts: Layouts, steps: WorkerSteps, traffic: Traffic, scheduling: Scheduling) -> StepWork:
     """The prefill step of the first wave: as many prompts as the token budget holds, or all."""
     riding = steps.prefill.decode_seqs
     budget = np.maximum(np.asarray(scheduling.token_budget, dtype=float) - riding, 1.0)
-    return prefill_work(layouts, traffic, budget, np.minimum(steps.most_prompts, np.maximum(steps.running, 1.0)), riding)[0]
+    return prefill_work(
+        layouts, traffic, budget, np.minimum(steps.most_prompts, np.maximum(steps.running, 1.0)), riding
+    )[0]
 
 
 def prefill_pool_steps(layouts: Layouts, traffic: Traffic, token_budget: Array) -> tuple[StepWork, Array, Array]:
