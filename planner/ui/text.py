@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import html
 import re
+from typing import get_args
+
+from planner.scenario.schema import EngineName
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-!|~$:&])")
+
+_IDS = frozenset(get_args(EngineName))
+"""Words that stay small at the start of a sentence."""
 
 
 def plain(text: object) -> str:
@@ -36,6 +42,11 @@ def sentence(text: str) -> str:
     if not flat:
         return flat
     first = flat.split(" ", 1)[0].rstrip(",.:;")
-    if first.isalpha() and first.islower():
+    if first.isalpha() and first.islower() and first not in _IDS:
         flat = flat[0].upper() + flat[1:]
     return flat if flat[-1] in ".!?…" else f"{flat}."
+
+
+def lowered(text: str) -> str:
+    """``text`` with a small first letter, to stand inside a sentence."""
+    return text[:1].lower() + text[1:]

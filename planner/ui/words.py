@@ -63,7 +63,7 @@ def length_kinds() -> dict[str, str]:
     return {
         "fixed": _("all the same"),
         "uniform": _("between two bounds"),
-        "lognormal": _("long tail (lognormal)"),
+        "lognormal": _("long tail"),
         "empirical": _("measured (from the file)"),
     }
 
@@ -152,8 +152,15 @@ def serving_help() -> str:
 
 
 def term_name(term: str) -> str:
-    """An operator's name with its underscores as spaces."""
-    return term.replace("_", " ").strip().capitalize()
+    """An operator in words."""
+    known = {
+        "attention_core": _("Attention"),
+        "dense_mlp": _("Dense feed-forward"),
+        "norms_other": _("Norms and other"),
+        "mla_bmm": _("Latent projections"),
+        "kv_transfer": _("KV transfer"),
+    }
+    return known.get(term) or term.replace("_", " ").strip().capitalize()
 
 
 def reason_name(reason: str) -> str:

@@ -36,6 +36,14 @@ def test_five_figures_with_interval_limit_and_mark(plan):
     assert (memory.value, memory.chip) == ("8.76 GiB", "76 % in use")
 
 
+def test_a_range_over_the_limit_is_not_sure(plan):
+    best = plan.candidates[0]
+    checks = tuple(k.model_copy(update={"met_at_80": k.metric != "tpot_ms"}) for k in best.slo)
+    ttft, tpot = headline.figures(best.model_copy(update={"slo": checks}))[2:4]
+    assert (ttft.met, ttft.sure) == (True, True)
+    assert (tpot.met, tpot.sure) == (True, False)
+
+
 def test_a_limit_says_what_it_was_judged_on(plan):
     check = plan.candidates[0].slo[0].model_copy(update={"percentile": "p95"})
     assert headline.limit_text(check) == "limit 5.00 s at p95"
@@ -70,7 +78,7 @@ def test_rejections_read_as_sentences():
     )
     assert text == (
         "- **Does not fit GPU memory** (1,204 times). Nearest: TP4 on one node. "
-        "Needed 167 GiB, available 71.2 GiB. Smallest change: Use 8 GPUs."
+        "Needed 167 GiB, available 71.2 GiB. What would help: Use 8 GPUs."
     )
 
 

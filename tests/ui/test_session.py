@@ -83,7 +83,7 @@ def test_nothing_feasible_says_so_first(app):
     assert headings(app) == "Nothing serves this as asked"
     assert "Does not fit GPU memory" in app.error[0].value
     text = " ".join(m.value for m in app.main.markdown)
-    assert "Would fit with" in text
+    assert "What would help" in text
     assert "1,204 times" in text
     assert not app.metric
 

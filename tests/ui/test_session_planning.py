@@ -28,7 +28,7 @@ def test_every_example_answers(app, example):
     if example.startswith("infeasible"):
         assert "Nothing serves" in app.main.header[0].value
         assert "Does not fit GPU memory" in app.error[0].value
-        assert "Would fit with" in text
+        assert "What would help" in text
     else:
         assert not app.error
         assert len(app.metric) == FIVE

@@ -35,5 +35,6 @@ def test_labels_escape_html():
 def test_sentences_start_and_end():
     assert sentence("needs 95 of 71 GiB") == "Needs 95 of 71 GiB."
     assert sentence("hgx-h800 costs 2 USD") == "hgx-h800 costs 2 USD."
+    assert sentence("vllm has no runs") == "vllm has no runs."
     assert sentence("Done.") == "Done."
     assert sentence("") == ""

@@ -245,6 +245,7 @@ def _limits(figure: go.Figure, plan: Plan, axis: Axis, vertical: bool, values: l
             text=_("limit {limit} ({percentile})").format(limit=duration(limit), percentile=label(percentile)),
             showarrow=False,
             xshift=-4 if vertical else 0,
+            yshift=-4 if vertical else 0,
             font={"color": palette.LIMIT, "size": 12},
             **place,
         )

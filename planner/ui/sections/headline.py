@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import streamlit as st
 
@@ -12,7 +13,7 @@ from planner.ui.i18n import _
 from planner.ui.numbers import count, dollars, duration, exact, gib, percent, sig, span
 from planner.ui.sections import formulas
 from planner.ui.sections.reasons import grouped_marks
-from planner.ui.text import plain, sentence
+from planner.ui.text import lowered, plain, sentence
 from planner.ui.words import (
     arrival_kinds,
     deployment,
@@ -28,7 +29,8 @@ from planner.ui.words import (
 @dataclass(frozen=True)
 class Figure:
     """One of the five figures. ``chip`` (the 80 % interval where there is one) and ``note`` stand below the value,
-    ``met`` is the SLO mark (None: no limit), ``marks`` say what the number is extrapolated from.
+    ``met`` is the SLO mark (None: no limit), ``sure`` whether the whole range meets it, ``marks`` say what the number
+    is extrapolated from.
     """
 
     label: str
@@ -37,6 +39,7 @@ class Figure:
     note: str
     help: str
     met: bool | None = None
+    sure: bool = True
     marks: tuple[str, ...] = ()
 
 
@@ -69,7 +72,7 @@ def question(scenario: Scenario) -> str:
         load=plain(load),
         input=exact(round(work.input_tokens.mean())),
         output=exact(round(work.output_tokens.mean())),
-        objective=plain(objectives()[scenario.objective].lower()),
+        objective=plain(lowered(objectives()[scenario.objective])),
     )
 
 
@@ -141,6 +144,7 @@ def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
         limit_text(check) if check else _("no limit"),
         f"{short}: {meaning}",
         None if check is None else all(k.met for k in checks),
+        sure=all(k.met_at_80 is not False for k in checks),
         marks=_marks(c, metric),
     )
 
@@ -206,11 +210,19 @@ def _metric(figure: Figure) -> None:
             figure.label,
             f"≈ {figure.value}" if figure.marks else figure.value,
             delta=None if figure.chip is None else plain(figure.chip),
-            delta_color={True: "green", False: "red", None: "off"}[figure.met],  # type: ignore[arg-type]
+            delta_color=_colour(figure),
             delta_arrow="off",
             label_visibility="collapsed",
         )
         st.caption(plain(figure.note))
+
+
+def _colour(figure: Figure) -> Literal["green", "orange", "red", "off"]:
+    if figure.met is None:
+        return "off"
+    if not figure.met:
+        return "red"
+    return "green" if figure.sure else "orange"
 
 
 def nothing_feasible(plan: Plan) -> None:

@@ -51,7 +51,7 @@ def rejection(r: Rejection) -> str:
     if numbers and not says(r.example, r.needed):
         parts.append(numbers)
     if r.fix:
-        parts.append(_("Smallest change: {fix}").format(fix=plain(sentence(r.fix))))
+        parts.append(_("What would help: {fix}").format(fix=plain(sentence(r.fix))))
     return "- " + " ".join(parts)
 
 
@@ -84,7 +84,7 @@ def show_misses(plan: Plan) -> None:
             )
             st.markdown(f"{plain(sentence(m.text))} {'' if says(m.text, m.needed) else need(m)}")
             if m.fix:
-                st.markdown(_(":material/build: **Would fit with:** {fix}").format(fix=plain(sentence(m.fix))))
+                st.markdown(_(":material/build: **What would help:** {fix}").format(fix=plain(sentence(m.fix))))
     figure = misses_bar(plan.nearest_misses)
     if figure is not None:
         st.plotly_chart(figure, config=CONFIG, key="misses", alt=_("Needed and available of the nearest misses"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -143,6 +143,6 @@ class Form:
         return str(self._keep(field, value or ""))
 
 
-def columns(widths: Sequence[float]) -> list[Any]:
-    """Fields side by side that stay side by side on a narrow screen."""
-    return list(st.columns(widths, gap="small", vertical_alignment="bottom"))
+def columns(widths: Sequence[float], align: Literal["top", "bottom"] = "bottom") -> list[Any]:
+    """Fields side by side; on a phone one below the other."""
+    return list(st.columns(widths, gap="small", vertical_alignment=align))

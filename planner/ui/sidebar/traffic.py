@@ -12,8 +12,10 @@ from planner.ui.words import arrival_kinds, length_kinds
 def show(form: Form) -> None:
     """Lengths, arrival, hit rate."""
     st.subheader(_("Traffic"), divider="gray")
-    _length(form, "in", _("Input tokens"), _("Prompt length of a request, cached prefix included."))
-    _length(form, "out", _("Output tokens"), _("Generated tokens of a request."))
+    _length(
+        form, "in", _("Input tokens"), _("Prompt length of a request, cached prefix included. Long tail: lognormal.")
+    )
+    _length(form, "out", _("Output tokens"), _("Generated tokens of a request. Long tail: lognormal."))
     _arrival(form)
     form.real(
         "hit_percent",
@@ -28,7 +30,7 @@ def _length(form: Form, short: str, label: str, help: str) -> None:
     kinds = length_kinds()
     if form.defaults[f"{short}.kind"] != "empirical":
         kinds.pop("empirical")
-    left, right = columns([1, 1])
+    left, right = columns([1, 1], align="top")
     with left:
         kind = form.select(f"{short}.kind", label, kinds, help=help)
     if kind == "fixed":
