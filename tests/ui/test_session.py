@@ -182,3 +182,23 @@ def test_hardware_and_its_price_are_added(app, planned):
     assert [c.node for c in planned[-1].hardware.candidates] == ["hgx-h800", "dgx-h200"]
     number(app, "price.dgx-h200").set_value(4.0).run()
     assert planned[-1].economics.usd_per_gpu_hour["dgx-h200"] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": "deepseek-v9"}, "deepseek\\-v3"),
+        ({"hardware": {"candidates": [{"node": "hgx-h900"}]}}, "hgx\\-h800"),
+        ({"economics": {"usd_per_gpu_hour": {"![x](http://x)": 1.0}}}, "usd\\_per\\_gpu\\_hour"),
+    ],
+)
+def test_unknown_names_in_a_file_are_one_sentence(app, scenario, change, says):
+    text = type(scenario).from_dict(scenario.to_dict() | change).to_yaml()
+    app.file_uploader(key="load.file").set_value(("x.yaml", text.encode(), "text/yaml")).run()
+    assert not app.exception
+    assert says in app.error[0].value
+    assert "![x]" not in app.error[0].value
+    assert not app.metric
+    app.selectbox(key="pick.example").set_value("deepseek-v3-h800").run()
+    assert not app.error
+    assert app.metric
