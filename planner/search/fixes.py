@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from planner.search.rejections import number
+from planner.search.rejections import number, told_apart
 from planner.units import GIB, MILLISECOND
 
 FloatArray = NDArray[np.float64]
@@ -92,7 +92,7 @@ def latency_fix(metric: str, reached_s: ArrayLike, limit_s: float, describe: Cal
     if not np.isfinite(values).any():
         return None
     best = int(np.nanargmin(np.where(np.isfinite(values), values, np.nan)))
-    value, limit = (number(float(v) / MILLISECOND) for v in (values[best], limit_s))
+    value, limit = told_apart(float(values[best]) / MILLISECOND, limit_s / MILLISECOND)
     if values[best] <= limit_s:
         return f"{describe(best)} reaches a {metric} of {value} ms"
     return f"the smallest {metric} reached is {value} ms ({describe(best)}), against a limit of {limit} ms"
@@ -110,4 +110,4 @@ def nodes_fix(
         return None
     best = int(np.argmax(np.where(good, values, -np.inf)))
     nodes = int(np.ceil(load / values[best] - 1e-9))
-    return f"{nodes} nodes instead of {number(nodes_allowed)} ({describe(best)})"
+    return f"{nodes} node{'s' if nodes != 1 else ''} instead of {number(nodes_allowed)} ({describe(best)})"

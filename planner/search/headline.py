@@ -33,10 +33,14 @@ def deployment(candidate: Candidate) -> str:
     """Hardware, GPUs and layout: ``5 × dgx-h200 · 40 GPUs = 5 replicas × (TP8 EP8) · aggregated``."""
     if candidate.prefill_pool is not None and candidate.decode_pool is not None:
         pools = [_pool("prefill", candidate.prefill_pool), _pool("decode", candidate.decode_pool)]
-        return f"{candidate.gpus} GPUs = {' + '.join(pools)} · disaggregated"
+        return f"{_gpus(candidate.gpus)} = {' + '.join(pools)} · disaggregated"
     hardware = f"{candidate.nodes:,} × {candidate.node}" if candidate.nodes is not None else candidate.node
     layout = candidate.layout.describe()
-    return f"{hardware} · {candidate.gpus:,} GPUs = {workers_text(candidate.replicas, layout)} · aggregated"
+    return f"{hardware} · {_gpus(candidate.gpus)} = {workers_text(candidate.replicas, layout)} · aggregated"
+
+
+def _gpus(count: int) -> str:
+    return f"{count:,} GPU{'s' if count != 1 else ''}"
 
 
 def _pool(name: str, pool: Pool) -> str:

@@ -206,7 +206,18 @@ def merge(groups: Sequence[RejectionGroup]) -> tuple[RejectionGroup, ...]:
 
 def sentence(reason: Reason, needed: float, available: float) -> str:
     """The reason in words with its numbers."""
-    return reason.text.format(needed=number(needed), available=number(available))
+    want, have = told_apart(needed, available)
+    return reason.text.format(needed=want, available=have)
+
+
+def told_apart(a: float, b: float) -> tuple[str, str]:
+    """Two numbers with as many digits as it takes to see which is larger."""
+    texts = (number(a), number(b))
+    digits = 4
+    while texts[0] == texts[1] and a != b and np.isfinite(a) and np.isfinite(b) and digits < 12:
+        texts = (f"{a:,.{digits}g}", f"{b:,.{digits}g}")
+        digits += 1
+    return texts
 
 
 def number(value: float) -> str:
