@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from planner.catalog import Catalog, ModelSpec
+from planner.catalog.model_spec import MoeFeedForward
 from planner.errors import InputError
+from planner.evidence.run_terms import reading_rules
 from planner.model.precision import PrecisionPlan
 
 LINEAR_CLASSES = ("attention", "dense_mlp", "shared_experts", "routed_experts")
@@ -23,6 +25,7 @@ _SUFFIX_FORMATS: tuple[tuple[str, str], ...] = (
     (r"quantized\.w4a16|gptq(-int4)?|awq(-int4)?|w4a16", "int4_g128"),
     (r"fp8-dynamic", "fp8_channel"),
     (r"fp8", "fp8_tensor"),
+    (r"nvfp4|fp4", "nvfp4"),
 )
 _OPTION_FORMATS = {
     "fp8": "fp8_tensor",
@@ -58,16 +61,16 @@ def resolve_model(name: str, catalog: Catalog) -> Resolved:
         if name.lower() in (spec.id.lower(), (spec.hf_id or "").lower()):
             return Resolved(spec)
     bare, fmt = _strip_quantisation(name)
-    formats = dict.fromkeys(LINEAR_CLASSES, fmt) if fmt else {}
     same = [s for s in specs if _stem(bare) == _stem(s.hf_id or s.id) or _stem(bare) == _stem(s.id)]
     if len(same) == 1:
+        formats = _formats_of(fmt, same[0])
         return Resolved(same[0], formats, f"{same[0].hf_id or same[0].id}, same architecture by name")
     if "/" not in name and len(name) >= _MIN_SLUG:
         same = [s for s in specs if _slug(s.hf_id or s.id).startswith(name.lower())]
         exact = [s for s in same if _slug(s.hf_id or "") == name.lower()]
         same = exact or same
         if len(same) == 1:
-            return Resolved(same[0], formats, f"{same[0].hf_id}, the only name that begins so")
+            return Resolved(same[0], _formats_of(fmt, same[0]), f"{same[0].hf_id}, the only name that begins so")
     if same:
         options = ", ".join(s.hf_id or s.id for s in same[:4])
         raise InputError("model", name, f"the name fits several specifications: {options}")
@@ -95,6 +98,16 @@ def run_precision(resolved: Resolved, row: Mapping[str, str]) -> PrecisionPlan:
     if kv.startswith("fp8"):
         overrides["kv"] = "fp8_tensor"
     return plan.with_overrides(overrides)
+
+
+def _formats_of(fmt: str | None, spec: ModelSpec) -> dict[str, str]:
+    """Formats by tensor class that a suffix of the name implies; NVFP4 checkpoints with experts leave some at 16 bits."""
+    if fmt is None:
+        return {}
+    formats = dict.fromkeys(LINEAR_CLASSES, fmt)
+    if fmt == "nvfp4" and any(isinstance(f, MoeFeedForward) for f in spec.feed_forwards.values()):
+        formats |= reading_rules().nvfp4_moe_linear
+    return formats
 
 
 def _strip_quantisation(name: str) -> tuple[str, str | None]:

@@ -1,0 +1,73 @@
+"""A CSV of one's own: the columns of measured/e2e_runs.csv, of which tokens, concurrency and one time are a must."""
+
+from __future__ import annotations
+
+from planner.evidence.importers.document import Document
+from planner.evidence.importers.record import BenchRecord, Latency
+from planner.evidence.importers.values import count, finite, percentile_of, text
+from planner.evidence.runs import LAYOUT, POOL
+from planner.units import MILLISECOND
+
+NAME = "CSV of runs"
+_MUST = {"input_tokens", "output_tokens"}
+
+
+def recognise(document: Document) -> bool:
+    """A header with input_tokens, output_tokens and a time in ms."""
+    if document.syntax != "csv" or not document.rows:
+        return False
+    names = {c.strip() for c in document.rows[0]}
+    return names >= _MUST and any(c.endswith(("ttft_ms", "tpot_ms", "e2e_ms")) for c in names)
+
+
+def read(document: Document) -> list[BenchRecord]:
+    """One record a row; columns that are not known are left out."""
+    header = [c.strip() for c in document.rows[0]]
+    return [
+        _record({k: v.strip() for k, v in zip(header, row, strict=False)}, f"row {i}")
+        for i, row in enumerate(document.rows[1:], start=1)
+        if any(c.strip() for c in row)
+    ]
+
+
+def _record(r: dict[str, str], where: str) -> BenchRecord:
+    split = r.get("serving") == "disagg"
+    shape = {n: count(r.get(n), f"{where} {n}") for n in (POOL if split else LAYOUT)}
+    found = {m: _latency(r, m, where) for m in ("ttft", "tpot", "itl", "e2e")}
+    return BenchRecord(
+        format=NAME,
+        where=text(r.get("run_id")) or where,
+        model=text(r.get("model")),
+        gpu=text(r.get("gpu")),
+        engine=text(r.get("engine")),
+        engine_version=text(r.get("engine_version")),
+        precision=text(r.get("linear_precision")) or text(r.get("precision")),
+        serving="disagg" if split else "agg",
+        layout={n: v for n, v in shape.items() if v is not None},
+        speculative=r.get("speculative", "").strip() or None,
+        input_tokens=finite(r.get("input_tokens"), f"{where} input_tokens"),
+        output_tokens=finite(r.get("output_tokens"), f"{where} output_tokens"),
+        concurrency=finite(r.get("concurrency"), f"{where} concurrency"),
+        rate_rps=finite(r.get("rate_rps"), f"{where} rate_rps"),
+        requests=count(r.get("requests"), f"{where} requests"),
+        completed=count(r.get("completed"), f"{where} completed"),
+        failed=count(r.get("failed"), f"{where} failed"),
+        latency={m: v for m, v in found.items() if v is not None},
+        request_rps=finite(r.get("request_rps"), f"{where} request_rps"),
+        output_tokens_per_s=finite(r.get("output_tokens_per_s"), f"{where} output_tokens_per_s"),
+    )
+
+
+def _latency(r: dict[str, str], metric: str, where: str) -> Latency | None:
+    """``ttft_ms`` or ``mean_ttft_ms``, and percentiles ``p99_ttft_ms``."""
+    end = f"{metric}_ms"
+    mean = finite(r.get(end) or r.get(f"mean_{end}"), f"{where} {end}")
+    percentiles: dict[float, float] = {}
+    for key, value in r.items():
+        p = percentile_of(key.removesuffix(f"_{end}")) if key.endswith(f"_{end}") else None
+        found = None if p is None else finite(value, f"{where} {key}")
+        if p is not None and found is not None:
+            percentiles[p] = found * MILLISECOND
+    if mean is None and not percentiles:
+        return None
+    return Latency(None if mean is None else mean * MILLISECOND, None, percentiles)
