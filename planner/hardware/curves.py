@@ -83,8 +83,8 @@ class CurveSet:
         return self._found[key]
 
     def used(self) -> Iterator[Curve]:
-        """Every curve asked for so far (for the assumptions of a plan)."""
-        return iter(self._found.values())
+        """Every curve asked for so far, by name (for the assumptions of a plan)."""
+        return (self._found[key] for key in sorted(self._found))
 
     def _resolve(self, op: str, dtype: str) -> Curve:
         rules = self._rules

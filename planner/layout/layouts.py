@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -97,12 +98,12 @@ class Layouts:
             )
         )
 
-    @property
+    @cached_property
     def gpus(self) -> IntArray:
         """GPUs of one worker, (n,)."""
         return self.tp * self.pp * self.attention_dp
 
-    @property
+    @cached_property
     def stage_gpus(self) -> IntArray:
         """GPUs of one pipeline stage, (n,): tp * attention_dp = moe_tp * ep."""
         return self.tp * self.attention_dp

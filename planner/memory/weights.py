@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arrays import distinct_rows
 from planner.catalog.model_spec import GqaAttention, LinearAttention, MlaAttention, ModelSpec
 from planner.errors import InputError
 from planner.layout.layouts import Layouts
@@ -67,11 +68,9 @@ def stage_table(
     """
     if mtp and spec.mtp is None:
         raise InputError("engine.options.mtp", True, f"{spec.id} has no multi-token-prediction block")
-    columns = np.stack(
-        [layouts.tp, layouts.pp, layouts.attention_dp, layouts.moe_tp, layouts.ep, layouts.redundant_experts]
-    )
-    distinct, of = _distinct(columns)
-    tp, pp, dp, moe_tp, ep, redundant = distinct
+    columns = (layouts.tp, layouts.pp, layouts.attention_dp, layouts.moe_tp, layouts.ep, layouts.redundant_experts)
+    first, of = distinct_rows(columns)
+    tp, pp, dp, moe_tp, ep, redundant = (column[first] for column in columns)
     shards = Shards(
         tp=tp,
         dense=tp * dp if memory.dense_split == "stage" else tp,
@@ -177,18 +176,3 @@ def _stage_roles(spec: ModelSpec, memory: EngineMemory, pp: IntArray, layer_byte
             middle = table[1:-1]
             roles[mine, 1] = middle[np.argmax(layer_bytes[mine] @ middle.T, axis=1)]
     return roles
-
-
-def _distinct(columns: IntArray) -> tuple[IntArray, IntArray]:
-    """Distinct columns of a (k, n) table and, for each column, its place among them.
-
-    Packs each column into one integer: sorting those is several times faster than np.unique over an axis.
-    """
-    key = np.zeros(columns.shape[1], dtype=np.int64)
-    for row in columns:
-        base = int(row.max(initial=0)) + 1
-        if int(key.max(initial=0)) > np.iinfo(np.int64).max // base - 1:
-            raise InputError("layouts", int(row.max()), "sizes whose product fits in 63 bits")
-        key = key * base + row
-    _, first, of = np.unique(key, return_index=True, return_inverse=True)
-    return columns[:, first], of.reshape(-1).astype(np.int64)

@@ -13,6 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from planner.arrays import distinct_rows
+
 Array = NDArray[np.float64]
 
 
@@ -55,24 +57,22 @@ def rank_imbalance(
     comes from :func:`placement_imbalance`; a batch adds z(ep) sqrt(ep / (T k)) from multinomial counts (normal
     approximation), and no rank can hold more than every token's choices it has experts for (bound ep).
     """
-    t = np.asarray(tokens, dtype=float)
-    r = np.asarray(ep, dtype=float)
-    systematic = placement_imbalance_array(experts, ep, redundant, skew_cv, placement_residual)
-    chance = normal_max_score(r) * np.sqrt(r / np.maximum(t * topk, 1e-9))
-    return np.where(r > 1, np.minimum(systematic + chance, r), 1.0)
-
-
-def placement_imbalance_array(
-    experts: int, ep: ArrayLike, redundant: ArrayLike, skew_cv: float, placement_residual: float
-) -> Array:
-    """:func:`placement_imbalance` on arrays; the few distinct (ep, redundant) pairs are worked out once each."""
-    ep_a, red_a = np.broadcast_arrays(np.asarray(ep, dtype=np.int64), np.asarray(redundant, dtype=np.int64))
-    key = ep_a * (1 << 20) + red_a
-    pairs, inverse = np.unique(key, return_inverse=True)
-    values = [
-        placement_imbalance(experts, int(p) >> 20, int(p) & ((1 << 20) - 1), skew_cv, placement_residual) for p in pairs
-    ]
-    return np.asarray(values)[inverse].reshape(key.shape)
+    t, ranks, extra = np.broadcast_arrays(np.asarray(tokens, dtype=float), ep, redundant)
+    shape = t.shape
+    ep_, extra_ = (np.asarray(v, dtype=np.int64).reshape(-1) for v in (ranks, extra))
+    # Candidates share a few pairs of (ep, redundant): what depends on these alone is worked out once each.
+    first, of = distinct_rows((ep_, extra_))
+    count = ep_[first].astype(float)
+    systematic = np.array(
+        [
+            placement_imbalance(experts, int(r), int(e), skew_cv, placement_residual)
+            for r, e in zip(ep_[first], extra_[first], strict=True)
+        ]
+    )
+    spread = normal_max_score(count) * np.sqrt(count / topk)
+    chance = spread[of].reshape(shape) / np.sqrt(np.maximum(t, 1e-9))
+    most = np.maximum(count, 1.0)
+    return np.minimum(systematic[of].reshape(shape) + chance, most[of].reshape(shape))
 
 
 @lru_cache(maxsize=4096)

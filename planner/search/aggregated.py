@@ -80,6 +80,8 @@ def fitting_layouts(s: Setup, hw: Hardware, max_gpus: int) -> Fitting:
 
 def fit(s: Setup, hw: Hardware, layouts: Layouts, illegal: tuple[RejectionGroup, ...]) -> Fitting:
     """Which of ``layouts`` hold a request of mean and one of the longest length, and how many of the former."""
+    # Workers of one stage first: a block of them needs no look at further stages.
+    layouts = layouts.take(np.argsort(layouts.pp, kind="stable"))
     if not len(layouts):
         return Fitting(layouts, np.empty(0), layouts, None, illegal)
     one = layouts.attention_dp.astype(float)
@@ -164,16 +166,40 @@ def _max_workers(hw: Hardware, worker_gpus: int) -> int:
     return 1024 if nodes is None else max(nodes * hw.gpus_per_node // worker_gpus, 1)
 
 
-def loop_of(s: Setup, w: Workers, slots: Array) -> LoopTimes:
-    """Steady state of one worker of each row; requests beyond ``slots`` (n,) wait."""
-    parts = in_blocks(len(w), lambda rows: _loop_block(s, w.take(rows), slots[rows]))
-    return LoopTimes(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(LoopTimes)))
+@dataclass(frozen=True)
+class Held:
+    """What judging needs of the memory budgets of workers, arrays (n,)."""
+
+    total: Array
+    """Bytes that the tightest rank needs."""
+    capacity: Array
+    fits: NDArray[np.bool_]
+
+    def take(self, rows: IntArray) -> Held:
+        return Held(self.total[rows], self.capacity[rows], self.fits[rows])
 
 
-def _loop_block(s: Setup, w: Workers, slots: Array) -> LoopTimes:
+def held_by(budget: MemoryBudget) -> Held:
+    return Held(budget.total, budget.capacity, budget.fits)
+
+
+def evaluate(s: Setup, w: Workers) -> tuple[LoopTimes, Held]:
+    """Memory, steps and steady state of one worker of each row."""
+    parts = in_blocks(len(w), lambda rows: _evaluate_block(s, w.take(rows)))
+    return tuple(
+        kind(*(np.concatenate([getattr(part[k], f.name) for part in parts]) for f in fields(kind)))
+        for k, kind in enumerate((LoopTimes, Held))
+    )
+
+
+def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held]:
+    budget = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)
+    per_rank = budget.sequences(np.ceil(s.traffic.mean_context))
+    slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
     pause = s.scheduler.policy == "prefill_first"
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
-    return aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.traffic, scheduling).loop
+    worker = aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.traffic, scheduling)
+    return worker.loop, held_by(budget)
 
 
 def in_blocks(n: int, evaluate: Callable[[IntArray], R]) -> list[R]:
@@ -196,13 +222,10 @@ def aggregated_deployments(
     if not len(fitting.layouts):
         return None
     w = points(s, hw, fitting.layouts, fitting.limit, concurrency)
-    budget = budget_of(s, hw, w.layouts, w.concurrency, w.token_budget)
-    per_rank = budget.sequences(np.ceil(s.traffic.mean_context))
-    slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
-    loop = loop_of(s, w, slots)
+    loop, held = evaluate(s, w)
     workers, throughput, utilisation = size(s, w, loop)
     outcome = outcome_of(s, workers, None, loop, throughput, utilisation)
-    verdict = judge(s, workers, None, outcome, (budget,), loop.throughput_rps)
+    verdict = judge(s, workers, None, outcome, (held,), loop.throughput_rps)
     return Deployments("agg", workers, None, outcome, verdict, len(w))
 
 

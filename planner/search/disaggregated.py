@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.memory.budget import MemoryBudget
 from planner.model.kv import kv_bytes_per_sequence
 from planner.roofline import operators as op
 from planner.roofline.step import step_times
 from planner.search.aggregated import (
     Fitting,
+    Held,
     budget_of,
     chunks,
+    held_by,
     in_blocks,
     overlap_choices,
     uses_deepep,
@@ -49,10 +50,17 @@ class PoolPoints:
     servers: Array
     """Prefill: prompts processed at once by one worker."""
     evaluated: int
+    held: Held | None = None
+    """Memory budgets, once they are known (:func:`useful`)."""
 
     def take(self, rows: IntArray) -> PoolPoints:
         return PoolPoints(
-            self.workers.take(rows), self.step_s[rows], self.worker_rps[rows], self.servers[rows], self.evaluated
+            self.workers.take(rows),
+            self.step_s[rows],
+            self.worker_rps[rows],
+            self.servers[rows],
+            self.evaluated,
+            None if self.held is None else self.held.take(rows),
         )
 
 
@@ -115,11 +123,16 @@ def _blocks(w: Workers, evaluate: Callable[[Workers], Array]) -> Array:
     return np.concatenate(in_blocks(len(w), lambda rows: evaluate(w.take(rows))))
 
 
-def useful(points: PoolPoints) -> PoolPoints:
-    """Points that no other beats in GPUs per request/s, time and worker size: a pairing needs no others."""
+def useful(s: Setup, points: PoolPoints) -> PoolPoints:
+    """Points that no other beats in GPUs per request/s, time and worker size: a pairing needs no others.
+
+    With their memory budgets.
+    """
     cost = points.workers.layouts.gpus / points.worker_rps
     keep = pareto_mask([cost, points.step_s, points.workers.layouts.gpus], ["min", "min", "min"])
-    return points.take(np.flatnonzero(keep))
+    few = points.take(np.flatnonzero(keep))
+    w = few.workers
+    return replace(few, held=held_by(budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)))
 
 
 def transfer_seconds(s: Setup, prefill: Workers, decode: Workers) -> Array:
@@ -138,7 +151,7 @@ def disaggregated_deployments(
     """All pairs of useful pool points at every prefill load, judged; None where a pool has no point."""
     evaluated = prefill.evaluated + decode.evaluated
     within = decode if limits_tpot_s is None else decode.take(np.flatnonzero(decode.step_s <= limits_tpot_s))
-    d, p = useful(within if len(within.workers) else decode), useful(prefill)
+    d, p = useful(s, within if len(within.workers) else decode), useful(s, prefill)
     if not len(d.workers) or not len(p.workers):
         return None
     shape = (len(d.workers), len(p.workers), UTILISATIONS.size)
@@ -160,8 +173,9 @@ def disaggregated_deployments(
     loop = LoopTimes(times.ttft_s, d.step_s, d.worker_rps, times.prefill_utilisation)
     utilisation = np.minimum(rate / (d_workers.count * d.worker_rps), 1.0)
     outcome = outcome_of(s, d_workers, p_workers, loop, rate, utilisation)
-    budgets = _budgets(s, p_workers, d_workers)
-    verdict = judge(s, d_workers, p_workers, outcome, budgets, d.worker_rps)
+    assert d.held is not None
+    assert p.held is not None
+    verdict = judge(s, d_workers, p_workers, outcome, (d.held, p.held), d.worker_rps)
     return Deployments("disagg", d_workers, p_workers, outcome, verdict, evaluated + i.size)
 
 
@@ -177,9 +191,3 @@ def _counted(w: Workers, count: Array) -> Workers:
     whole = np.maximum(count, 1.0).astype(np.int64)
     return Workers(w.hardware, w.layouts, w.concurrency, w.token_budget, w.two_batch, w.deepep, whole)
 
-
-def _budgets(s: Setup, prefill: Workers, decode: Workers) -> tuple[MemoryBudget, MemoryBudget]:
-    return (
-        budget_of(s, decode.hardware, decode.layouts, decode.concurrency, decode.token_budget),
-        budget_of(s, prefill.hardware, prefill.layouts, prefill.concurrency, prefill.token_budget),
-    )

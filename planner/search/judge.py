@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.memory.budget import MemoryBudget
 from planner.search.rejections import Judge, Rejections
 from planner.search.setup import Setup
 from planner.search.table import Outcome, Workers
@@ -15,6 +16,19 @@ Array = NDArray[np.float64]
 
 MEAN_OF_METRIC = {"ttft_ms": "ttft", "tbt_ms": "tpot", "tpot_ms": "tpot", "e2e_ms": "e2e"}
 """Which mean stands for a metric: the mean gap between tokens is the mean time per output token."""
+
+
+class Fits(Protocol):
+    """What judging needs of memory budgets, arrays (n,); bytes of the tightest rank."""
+
+    @property
+    def total(self) -> Array: ...
+
+    @property
+    def capacity(self) -> Array: ...
+
+    @property
+    def fits(self) -> NDArray[np.bool_]: ...
 
 
 def latencies_ms(s: Setup, outcome: Outcome) -> dict[str, Array]:
@@ -30,7 +44,7 @@ def judge(
     decode: Workers,
     prefill: Workers | None,
     outcome: Outcome,
-    budgets: tuple[MemoryBudget, ...],
+    budgets: tuple[Fits, ...],
     worker_rps: Array,
 ) -> Rejections:
     """Reasons of all candidates; a percentile's limit is compared with the mean until percentiles are computed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,8 @@ _CELLS = 4_000_000
 """Comparisons held in memory at a time (a boolean each)."""
 _PIVOTS = 24
 """Single points used one by one to thin the set before blocks of points are compared."""
+_CODES = 1 << 62
+"""Largest number of rows that a 64-bit code can tell apart."""
 _LARGE = 1e300
 """Stand-in for an infinite value in the sort key only."""
 
@@ -59,21 +62,32 @@ def pareto_sample(objectives: Sequence[ArrayLike], directions: Sequence[Directio
     cost = values[known]
     if np.any(cost == 0) or np.any(np.sign(cost) != np.sign(cost[0])):
         raise InputError("objectives", "zero or negative values", "positive values")
-    cells = np.floor(np.sign(cost) * np.log(np.abs(cost)) / np.log1p(resolution)).astype(np.int64)
-    code = _row_codes(cells)
-    by_code = np.lexsort((_scaled_sum(cost), code))
-    first = by_code[np.r_[True, np.diff(code[by_code]) > 0]]
-    chosen = first[_frontier(cells[first].astype(np.float64))]
-    return np.sort(known[chosen]).astype(np.int64)
+    cells = np.floor(np.sign(cost) * np.log(np.abs(cost)) * (1.0 / np.log1p(resolution))).astype(np.int64)
+    code, kinds, rows = _coded(cells)
+    best = kinds[_frontier(rows.astype(np.float64))]
+    place = np.minimum(np.searchsorted(best, code), best.size - 1)
+    members = np.flatnonzero(best[place] == code)
+    by_cell = np.lexsort((_scaled_sum(cost[members]), code[members]))
+    first = members[by_cell[np.r_[True, np.diff(code[members[by_cell]]) > 0]]]
+    return np.sort(known[first]).astype(np.int64)
 
 
-def _row_codes(rows: IntArray) -> IntArray:
-    """A number for every row, (n,): equal rows have equal numbers."""
+def _coded(rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """A number for every row (n,), the distinct numbers in order (u,) and the row behind each (u, k)."""
+    low = rows.min(axis=0)
+    base = [int(b) for b in rows.max(axis=0) - low + 1]
+    if prod(base) > _CODES:
+        kinds, code = np.unique(rows, axis=0, return_inverse=True)
+        return code.reshape(-1).astype(np.int64), np.arange(len(kinds)), kinds
     code = np.zeros(rows.shape[0], dtype=np.int64)
-    for column in rows.T:
-        dense = column - column.min()
-        _, code = np.unique(code * (int(dense.max()) + 1) + dense, return_inverse=True)
-    return code.astype(np.int64)
+    for column, b, offset in zip(rows.T, base, low, strict=True):
+        code = code * b + (column - offset)
+    found = np.unique(code)
+    columns, rest = [], found
+    for b, offset in zip(base[::-1], low[::-1], strict=True):
+        rest, digit = np.divmod(rest, b)
+        columns.append(digit + offset)
+    return code, found, np.stack(columns[::-1], axis=1)
 
 
 def non_dominated_fronts(
@@ -109,7 +123,7 @@ def _costs(objectives: Sequence[ArrayLike], directions: Sequence[Direction]) -> 
         columns.append(column if direction == "min" else -column)
     if len({c.shape for c in columns}) != 1 or columns[0].ndim != 1:
         raise InputError("objectives", [c.shape for c in columns], "arrays of the same shape (n,)")
-    return np.stack(columns, axis=1)
+    return np.stack(columns).T  # column by column in memory, as they are read
 
 
 def _frontier(cost: FloatArray) -> IntArray:
@@ -118,15 +132,7 @@ def _frontier(cost: FloatArray) -> IntArray:
         return np.flatnonzero(cost[:, 0] == cost[:, 0].min()).astype(np.int64)
     if cost.shape[1] == 2:
         return _frontier_of_two(cost)
-    key = _scaled_sum(cost)
-    left = np.arange(cost.shape[0])
-    for _ in range(_PIVOTS):
-        if left.size <= _PIVOTS:
-            break
-        # Any point may thin the set; the best sum in turn with the best of one objective thins fast.
-        pivot = left[np.argmin(key[left])] if _ % 2 == 0 else left[np.argmin(cost[left, _ // 2 % cost.shape[1]])]
-        left = left[~_beaten(cost[left], cost[pivot][None, :])]
-        key[pivot] = np.inf
+    left = _thinned(cost)
     order = np.lexsort((*cost[left].T[::-1], _scaled_sum(cost[left])))
     left = left[order]
     found: list[IntArray] = []
@@ -138,6 +144,31 @@ def _frontier(cost: FloatArray) -> IntArray:
         rest = left[~_beaten(cost[left], cost[block])]
         left = rest[~np.isin(rest, block, assume_unique=True)]
     return np.sort(np.concatenate(found))
+
+
+def _thinned(cost: FloatArray) -> IntArray:
+    """Positions that no single strong point beats: the frontier and what is left beside it, most points gone.
+
+    Any point may thin the set; the best sum in turn with the best of one objective thins fast.
+    """
+    key = _scaled_sum(cost)
+    left = np.arange(cost.shape[0])
+    columns = [np.ascontiguousarray(column) for column in cost.T]
+    for turn in range(_PIVOTS):
+        if left.size <= _PIVOTS:
+            break
+        i = int(np.argmin(key if turn % 2 == 0 else columns[turn // 2 % len(columns)]))
+        no_worse = columns[0] >= columns[0][i]
+        for column in columns[1:]:
+            no_worse &= column >= column[i]
+        equal = np.flatnonzero(no_worse)
+        for column in columns:
+            equal = equal[column[equal] == column[i]]
+        no_worse[equal] = False
+        key[i] = np.inf
+        keep = np.flatnonzero(~no_worse)
+        left, key, columns = left[keep], key[keep], [column[keep] for column in columns]
+    return left
 
 
 def _frontier_of_two(cost: FloatArray) -> IntArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -35,11 +36,11 @@ class Workers:
     def __len__(self) -> int:
         return len(self.layouts)
 
-    @property
+    @cached_property
     def gpus(self) -> IntArray:
         return self.count * self.layouts.gpus
 
-    @property
+    @cached_property
     def nodes(self) -> IntArray:
         """Whole nodes that the workers occupy: several small workers share one, a large one takes several."""
         per_node = self.hardware.gpus_per_node
@@ -100,11 +101,11 @@ class Deployments:
     def __len__(self) -> int:
         return len(self.decode)
 
-    @property
+    @cached_property
     def gpus(self) -> IntArray:
         return self.decode.gpus if self.prefill is None else self.decode.gpus + self.prefill.gpus
 
-    @property
+    @cached_property
     def nodes(self) -> IntArray:
         return self.decode.nodes if self.prefill is None else self.decode.nodes + self.prefill.nodes
 

@@ -1,0 +1,145 @@
+"""From tables of judged deployments to the few that are written out: order, best point of each layout, frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.search.pareto import Direction, pareto_sample
+from planner.search.plan_schema import Layout, ParetoPoint
+from planner.search.ranking import objective, rank
+from planner.search.table import Deployments, IntArray
+from planner.units import MILLISECOND
+
+Array = NDArray[np.float64]
+Key = tuple[int, int]
+"""(table, row)."""
+
+FRONTIER_RESOLUTION = 0.03
+"""Relative step within which frontier points count as one."""
+SHORTLIST = 20_000
+"""Feasible deployments sorted at first: the best by the objective alone; more follow where these do not suffice."""
+
+COLUMNS: Mapping[str, Callable[[Deployments], NDArray[np.generic]]] = {
+    "usd_per_mtok": lambda t: t.outcome.usd_per_mtok_output,
+    "gpus": lambda t: t.gpus,
+    "goodput_rps": lambda t: t.outcome.throughput_rps / t.gpus,
+    "joules_per_token": lambda t: t.outcome.joules_per_token,
+    "ttft_s": lambda t: t.outcome.ttft_s,
+    "tbt_s": lambda t: t.outcome.tpot_s,
+    "worker_gpus": lambda t: t.decode.layouts.gpus,
+    "pp": lambda t: t.decode.layouts.pp,
+    "ep": lambda t: t.decode.layouts.ep,
+    "attention_dp": lambda t: t.decode.layouts.attention_dp,
+    "tp": lambda t: t.decode.layouts.tp,
+    "concurrency": lambda t: t.decode.concurrency,
+}
+"""What ranking looks at."""
+
+
+@dataclass(frozen=True)
+class Feasible:
+    """Feasible deployments of all tables, numbered through."""
+
+    tables: list[Deployments]
+
+    @cached_property
+    def rows(self) -> list[IntArray]:
+        """Feasible rows of each table."""
+        return [np.flatnonzero(t.rejections.feasible) for t in self.tables]
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """Number of each table's first feasible deployment, and behind them the count."""
+        return np.cumsum([0, *(r.size for r in self.rows)])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def column(self, name: str) -> Array:
+        """A column of :data:`COLUMNS`, (m,)."""
+        parts = [np.asarray(COLUMNS[name](t), dtype=float)[r] for t, r in zip(self.tables, self.rows, strict=True)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def keys(self, places: IntArray) -> Iterator[Key]:
+        """Table and row of the deployments with these numbers."""
+        for place in places:
+            table = int(np.searchsorted(self.starts, place, side="right")) - 1
+            yield table, int(self.rows[table][place - self.starts[table]])
+
+
+def ranked(feasible: Feasible, wanted: str) -> Iterator[Key]:
+    """Feasible deployments, best first.
+
+    Only what is asked for is sorted in full: the objective alone selects a shortlist (with all its ties), which grows
+    as the reader goes on.
+    """
+    if not len(feasible):
+        return
+    goal = objective(wanted)
+    main = feasible.column(goal.column)
+    main = np.where(np.isnan(main), np.inf, main if goal.direction == "min" else -main)
+    columns = {name: feasible.column(name) for name in COLUMNS}
+    done, size = 0, SHORTLIST
+    while done < main.size:
+        size = min(size, main.size)
+        limit = np.partition(main, size - 1)[size - 1]
+        # Ranking rounds away the last digits: keep whatever may be equal to the last one.
+        listed = np.flatnonzero(main <= limit + abs(limit) * 1e-6 if np.isfinite(limit) else main <= limit)
+        order = listed[rank({name: v[listed] for name, v in columns.items()}, wanted)]
+        yield from feasible.keys(order[done:])
+        done, size = order.size, size * 10
+
+
+def distinct(tables: list[Deployments], order: Iterator[Key], most: int) -> list[Key]:
+    """The best operating point of each pair of layouts and node types, at most ``most`` of them."""
+    chosen: dict[tuple[object, ...], Key] = {}
+    for t, row in order:
+        table = tables[t]
+        pools = [table.decode] if table.prefill is None else [table.prefill, table.decode]
+        name = (table.serving, *((p.hardware.id, *p.layouts.row(row).values()) for p in pools))
+        chosen.setdefault(name, (t, row))
+        if len(chosen) == most:
+            break
+    return list(chosen.values())
+
+
+def frontier(feasible: Feasible, ranks: Mapping[Key, int], output_tokens: float) -> tuple[ParetoPoint, ...]:
+    """Feasible deployments that no other beats in GPUs, cost, output per GPU, TTFT and TPOT together."""
+    if not len(feasible):
+        return ()
+    names: list[tuple[str, Direction]] = [("gpus", "min"), ("goodput_rps", "max"), ("ttft_s", "min"), ("tbt_s", "min")]
+    objectives, directions = [feasible.column(n) for n, _ in names], [d for _, d in names]
+    cost = feasible.column("usd_per_mtok")
+    if np.isfinite(cost).any():  # a price that is not known takes no part in the comparison
+        objectives.append(cost)
+        directions.append("min")
+    keep = pareto_sample(objectives, directions, FRONTIER_RESOLUTION)
+    points = [_point(feasible.tables[t], i, ranks.get((t, i)), output_tokens) for t, i in feasible.keys(keep)]
+    return tuple(sorted(points, key=lambda p: (p.usd_per_mtok_output or np.inf, p.tpot_ms)))
+
+
+def _point(table: Deployments, i: int, place: int | None, output_tokens: float) -> ParetoPoint:
+    one = table.take(np.array([i]))
+    o = one.outcome
+    gpus = int(one.gpus[0])
+    usd, joules = float(o.usd_per_mtok_output[0]), float(o.joules_per_token[0])
+    return ParetoPoint(
+        rank=place,
+        serving=one.serving,
+        node=one.decode.hardware.id,
+        layout=Layout(**one.decode.layouts.row(0)),
+        replicas=int(one.decode.count[0]),
+        gpus=gpus,
+        concurrency=float(one.decode.concurrency[0] * one.decode.count[0]),
+        usd_per_mtok_output=usd if np.isfinite(usd) else None,
+        output_tokens_per_s_per_gpu=float(o.throughput_rps[0]) * output_tokens / gpus,
+        goodput_rps=float(o.throughput_rps[0]),
+        ttft_ms=float(o.ttft_s[0]) / MILLISECOND,
+        tpot_ms=float(o.tpot_s[0]) / MILLISECOND,
+        joules_per_token=joules if np.isfinite(joules) else None,
+    )
