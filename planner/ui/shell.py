@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.ui import sidebar, state
+from planner.ui import registry, sidebar, state
 from planner.ui.i18n import _
-from planner.ui.pages import plan
 from planner.ui.sections import errors
 
 SIDEBAR_PX = 360
@@ -22,7 +21,7 @@ def main() -> None:
         initial_sidebar_state=SIDEBAR_PX,
     )
     state.start()
-    page = st.navigation([st.Page(plan.show, title=_("Plan"), icon=":material/target:", url_path="plan", default=True)])
+    page = st.navigation(registry.pages())
     error = sidebar.show()
     told = state.reported()
     if told is not None:

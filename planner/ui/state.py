@@ -10,6 +10,8 @@ from typing import Any
 
 import streamlit as st
 
+from planner.catalog import Catalog
+from planner.catalog import catalog as shipped_catalog
 from planner.catalog.model_spec import ModelSpec
 from planner.errors import PlannerError
 from planner.scenario.schema import Scenario
@@ -42,6 +44,11 @@ def load(scenario: Scenario, example: str | None = None) -> None:
 def load_example(id: str) -> None:
     """Makes a shipped example the scenario of this session."""
     load(gallery.example(id).scenario, id)
+
+
+def catalog() -> Catalog:
+    """The catalogue of this session."""
+    return shipped_catalog()
 
 
 def example_id() -> str | None:

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import streamlit as st
 
-from planner.errors import PlannerError
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui import state
-from planner.ui.answers import answer
+from planner.ui.current import Answered, current
 from planner.ui.i18n import _
-from planner.ui.sections import candidates, charts, errors, headline, reasons
+from planner.ui.sections import candidates, charts, headline, reasons
 from planner.ui.sidebar.files import file_stem
 
 
 def show() -> None:
     """The page."""
-    try:
-        plan = answer(state.scenario())
-    except PlannerError as error:
-        errors.show(error)
-        return
-    candidate = state.chosen(plan)
-    if candidate is None:
-        _infeasible(plan)
-    else:
-        _feasible(plan, candidate)
+    found = current()
+    if isinstance(found, Answered):
+        _feasible(found.plan, found.candidate, found.key)
+    elif found is not None:
+        _infeasible(found.plan)
 
 
-def _feasible(plan: Plan, candidate: Candidate) -> None:
-    key = _key(plan)
+def _feasible(plan: Plan, candidate: Candidate, key: str) -> None:
     headline.show(plan, candidate)
     if candidate != plan.best:
         st.button(_("Back to the best"), icon=":material/undo:", on_click=state.choose, args=(None,))
@@ -64,8 +55,3 @@ def _downloads(plan: Plan) -> None:
         on_click="ignore",
         help=_("Everything on this page and the scenario; loads back here and on the command line."),
     )
-
-
-def _key(plan: Plan) -> str:
-    """Names the selections of one plan, so that a new plan starts without them."""
-    return hashlib.sha256(plan.scenario.to_yaml().encode()).hexdigest()[:12]

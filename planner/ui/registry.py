@@ -1,0 +1,62 @@
+"""The pages in the order of a session, in groups; a page is one line here and a module in ``planner/ui/pages`` with
+``show()``.
+
+A module is imported when its page is first opened, so that the first page does not wait for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+import streamlit as st
+
+from planner.ui.i18n import _
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page: ``id`` is its module and its place in the address, ``title`` its name in the navigation, ``question``
+    what it answers, ``icon`` a Material symbol.
+    """
+
+    id: str
+    title: str
+    question: str
+    icon: str
+
+
+def entries() -> dict[str, list[Entry]]:
+    """Group -> its pages, in the language in use."""
+    return {
+        _("Answer"): [
+            Entry("plan", _("Plan"), _("What would it take?"), "target"),
+        ],
+    }
+
+
+def pages() -> dict[str, list[st.Page]]:
+    """The same for ``st.navigation``; the very first page is where a visitor arrives."""
+    first = next(iter(entries().values()))[0].id
+    return {
+        group: [
+            st.Page(
+                _shower(e),
+                title=e.title,
+                icon=f":material/{e.icon}:",
+                url_path=e.id,
+                default=e.id == first,
+            )
+            for e in members
+        ]
+        for group, members in entries().items()
+    }
+
+
+def _shower(entry: Entry) -> Callable[[], None]:
+    def show() -> None:
+        st.title(f":gray[{entry.question}]", anchor=False)
+        import_module(f"planner.ui.pages.{entry.id}").show()
+
+    return show
