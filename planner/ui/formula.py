@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from planner.search.plan_schema import Candidate, MemoryGib, Phase
 from planner.ui.i18n import _
-from planner.ui.numbers import sig
+from planner.ui.latex import lines, num, text
 from planner.ui.words import memory_terms, term_name
 
 SHOWN_TERMS = 5
 """Operators that a step's formula names; the rest is summed up."""
-TERMS_A_LINE = 2
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ def cost(c: Candidate) -> Formula | None:
     return Formula(
         r"\frac{\$}{10^6\,\text{tokens}} = \frac{\$/\text{h} \cdot 10^6}"
         r"{\text{tokens/s per GPU} \cdot \text{GPUs} \cdot 3600}",
-        rf"\frac{{{_num(c.usd_per_hour)} \cdot 10^6}}"
-        rf"{{{_num(rate)} \cdot {c.gpus} \cdot 3600}} = {_num(c.usd_per_mtok.output)}",
+        rf"\frac{{{num(c.usd_per_hour)} \cdot 10^6}}"
+        rf"{{{num(rate)} \cdot {c.gpus} \cdot 3600}} = {num(c.usd_per_mtok.output)}",
         _(
             "Rent of the whole deployment, spares included, over its output tokens. "
             "Prices: yours, else the catalogue's, which the assumptions name."
@@ -47,8 +46,8 @@ def in_flight(c: Candidate, output_tokens: float) -> Formula | None:
         return None
     return Formula(
         r"N = \lambda \cdot \left(\text{TTFT} + (O - 1)\,\text{TPOT}\right)",
-        rf"{_num(rate)} \cdot \left({_num(ttft / 1e3)} + {_num(output_tokens - 1)} \cdot {_num(tpot / 1e3)}\right)"
-        rf" = {_num(rate * (ttft + (output_tokens - 1) * tpot) / 1e3)}",
+        rf"{num(rate)} \cdot \left({num(ttft / 1e3)} + {num(output_tokens - 1)} \cdot {num(tpot / 1e3)}\right)"
+        rf" = {num(rate * (ttft + (output_tokens - 1) * tpot) / 1e3)}",
         _(
             "Little's law (J. D. C. Little, Operations Research 9, 1961): requests in flight are the rate "
             "of requests times the seconds that each one stays. O is the mean number of output tokens."
@@ -59,10 +58,10 @@ def in_flight(c: Candidate, output_tokens: float) -> Formula | None:
 def memory(m: MemoryGib) -> Formula:
     """Sum of the memory terms in GiB."""
     terms = [(name, getattr(m, key)) for key, (name, _help) in memory_terms().items() if getattr(m, key)]
-    names = [rf"\text{{{_tex(name)}}}" for name, _v in terms]
+    names = [text(name) for name, _v in terms]
     return Formula(
-        _lines(rf"\text{{{_tex(_('total'))}}}", names),
-        _lines("", [_num(v) for _name, v in terms], rf"= {_num(m.total)} \le {_num(m.capacity)}\ \text{{GiB}}"),
+        lines(text(_("total")), names),
+        lines("", [num(v) for _name, v in terms], rf"= {num(m.total)} \le {num(m.capacity)}\ \text{{GiB}}"),
         _(
             "Sum over the fullest rank. The engine gives the KV cache what the other terms leave "
             "of the memory it may use."
@@ -74,32 +73,17 @@ def step(c: Candidate, phase: Phase) -> Formula:
     """Sum of the exposed times of a step."""
     terms = [t for t in c.breakdown.phase(phase) if t.exposed_ms > 0]
     shown, rest = terms[:SHOWN_TERMS], terms[SHOWN_TERMS:]
-    names = [rf"\text{{{_tex(term_name(t.term))}}}" for t in shown]
-    numbers = [_num(t.exposed_ms) for t in shown]
+    names = [text(term_name(t.term)) for t in shown]
+    numbers = [num(t.exposed_ms) for t in shown]
     if rest:
         names.append(r"\dots")
-        numbers.append(_num(sum(t.exposed_ms for t in rest)))
+        numbers.append(num(sum(t.exposed_ms for t in rest)))
     total = c.breakdown.step_ms.get(phase, sum(t.exposed_ms for t in terms))
     return Formula(
-        _lines(r"t_{\text{step}}", names),
-        _lines("", numbers, rf"= {_num(total)}\ \text{{ms}}"),
+        lines(r"t_{\text{step}}", names),
+        lines("", numbers, rf"= {num(total)}\ \text{{ms}}"),
         _(
             "Longest chain of dependent work: each operator's time from its measured curve (a fixed latency plus a "
             "smooth roofline of arithmetic and bandwidth), less what runs at the same time as other work."
         ),
     )
-
-
-def _lines(left: str, terms: list[str], right: str = "") -> str:
-    """A sum broken into lines of a few terms, so that it stays inside a narrow column."""
-    rows = [terms[i : i + TERMS_A_LINE] for i in range(0, len(terms), TERMS_A_LINE)] or [["0"]]
-    joined = r" \\ &\ {}+ ".join(" + ".join(row) for row in rows)
-    return rf"\begin{{aligned}} {left} &{'=' if left else ''}\ {joined} {right} \end{{aligned}}"
-
-
-def _num(value: float) -> str:
-    return sig(value).replace(",", r"\,")
-
-
-def _tex(text: str) -> str:
-    return "".join(f"\\{ch}" if ch in "#$%&_{}" else " " if ch in "\\~^" else ch for ch in text)
