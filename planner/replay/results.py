@@ -1,0 +1,193 @@
+"""What a replay measured: times of each request, gaps between tokens, rates, and their summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.replay.ledger import Ledger
+from planner.replay.settings import Limits, Rules
+from planner.replay.trace import Trace
+from planner.units import MILLISECOND
+
+if TYPE_CHECKING:
+    from planner.replay.worker import Worker
+
+Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
+DIGITS = 6
+"""Significant digits of what is printed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """Requests in order of the trace, arrays (n,); seconds and tokens."""
+
+    arrival_s: Array
+    input_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    ttft_s: Array
+    """NaN for a rejected request; so in the next two."""
+    tpot_s: Array
+    """Mean gap of the request's tokens after the first; NaN for one token."""
+    e2e_s: Array
+    good: BoolArray
+    """Completed within every limit."""
+    rejected: BoolArray
+    restarts: NDArray[np.int64]
+    cached_tokens: NDArray[np.int64]
+    gap_s: Array
+    """Gaps between tokens with ``gap_tokens`` of each, not by request."""
+    gap_tokens: Array
+    busy_share: float
+    """Mean part of the time in which a worker runs a step."""
+    prompt_share: float
+    mean_decoding: float
+    """Sequences that decode in a worker, mean over its decode steps."""
+    mean_inside: float
+    """Requests in the system, mean over time (counted by events, not from the times of requests)."""
+    span_s: float
+    tokens_out: int
+
+    def window(self, warmup: float = 0.0) -> BoolArray:
+        """Requests that count: those after the first ``warmup`` part of arrivals."""
+        skip = int(warmup * self.arrival_s.size)
+        order = np.argsort(self.arrival_s, kind="stable")
+        inside = np.ones(self.arrival_s.size, dtype=bool)
+        inside[order[:skip]] = False
+        return inside
+
+    def throughput_rps(self, warmup: float = 0.0) -> float:
+        """Completions per second between the first and the last counted arrival (over all time where all arrive at
+        once)."""
+        return _rate(self.arrival_s, self._finish, self.window(warmup), ~self.rejected, self.span_s)
+
+    def goodput_rps(self, warmup: float = 0.0) -> float:
+        """Completions within every limit per second, like :meth:`throughput_rps`."""
+        window = self.window(warmup) & ~self.rejected
+        return self.throughput_rps(warmup) * float(self.good[window].mean()) if window.any() else 0.0
+
+    @property
+    def _finish(self) -> Array:
+        return self.arrival_s + self.e2e_s
+
+    def summary(self, warmup: float = 0.0) -> dict[str, Any]:
+        """The keys of ``planner replay --json``: milliseconds, requests per second, shares."""
+        window = self.window(warmup) & ~self.rejected
+        tokens = float(self.output_tokens[window].sum())
+        throughput = self.throughput_rps(warmup)
+        return {
+            "ttft_ms": spread(self.ttft_s[window]),
+            "tbt_ms": spread(self.gap_s, self.gap_tokens),
+            "tpot_ms": spread(self.tpot_s[window & (self.output_tokens > 1)]),
+            "e2e_ms": spread(self.e2e_s[window]),
+            "throughput_rps": digits(throughput),
+            "goodput_rps": digits(self.goodput_rps(warmup)),
+            "completion_rate": digits(float((~self.rejected)[self.window(warmup)].mean())),
+            "output_tokens_per_s": digits(throughput * tokens / max(int(window.sum()), 1)),
+        }
+
+    def occupancy(self) -> dict[str, float]:
+        """How full the deployment was, for people and for the closed forms' own terms."""
+        return {
+            "busy_share": digits(self.busy_share),
+            "prompt_share": digits(self.prompt_share),
+            "mean_decoding_per_worker": digits(self.mean_decoding),
+            "mean_requests_inside": digits(self.mean_inside),
+            "cached_share_of_prompts": digits(float(self.cached_tokens.sum() / self.input_tokens.sum())),
+            "restarts": int(self.restarts.sum()),
+        }
+
+
+def replayed(
+    trace: Trace, ledger: Ledger, rules: Rules, workers: Sequence[Worker], area: float, end: float
+) -> Replayed:
+    """Collects what a finished replay left in the ledger and the workers."""
+    arrival = np.array(ledger.arrival)
+    rejected = np.array(ledger.rejected, dtype=bool)
+    out = trace.output_tokens
+    ttft = np.array(ledger.first) - arrival + rules.request_s
+    e2e = np.array(ledger.finish) - arrival + rules.request_s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(out > 1, (e2e - ttft) / (out - 1), np.nan)
+    for column in (ttft, e2e, tpot):
+        column[rejected] = np.nan
+    values, counts = _token_gaps(np.array(ledger.gap_s), np.array(ledger.gap_count), rules)
+    span = max(end - float(arrival.min()), 1e-12)
+    share = 1.0 / (span * len(workers))
+    decode_s = sum(w.busy_s - (0.0 if w.kind.scheduler.mixed else w.prompt_s) for w in workers if not w.prefill_only)
+    return Replayed(
+        arrival_s=arrival,
+        input_tokens=trace.input_tokens,
+        output_tokens=out,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        e2e_s=e2e,
+        good=~rejected & _within(rules.limits, ttft, tpot, e2e, out, ledger),
+        rejected=rejected,
+        restarts=np.array(ledger.restarts, dtype=np.int64),
+        cached_tokens=np.array(ledger.cached, dtype=np.int64),
+        gap_s=values,
+        gap_tokens=counts,
+        busy_share=sum(w.busy_s for w in workers) * share,
+        prompt_share=sum(w.prompt_s for w in workers) * share,
+        mean_decoding=sum(w.sequence_s for w in workers) / max(decode_s, 1e-12),
+        mean_inside=area / span,
+        span_s=span,
+        tokens_out=sum(ledger.generated),
+    )
+
+
+def _token_gaps(steps_s: Array, count: Array, rules: Rules) -> tuple[Array, Array]:
+    """Gaps of tokens from gaps of steps: j tokens of one step come 1/j of the step apart."""
+    if not rules.speculation.acceptance:
+        return steps_s, count
+    parts = [(steps_s / j, count * (p * j)) for j, p in rules.speculation.distribution if p > 0]
+    return np.concatenate([v for v, _ in parts]), np.concatenate([c for _, c in parts])
+
+
+def _within(limits: Limits, ttft: Array, tpot: Array, e2e: Array, out: NDArray[np.int64], ledger: Ledger) -> BoolArray:
+    good = np.ones(ttft.size, dtype=bool)
+    if limits.ttft_s is not None:
+        good &= ttft <= limits.ttft_s
+    if limits.tpot_s is not None:
+        good &= (out < 2) | (tpot <= limits.tpot_s)
+    if limits.e2e_s is not None:
+        good &= e2e <= limits.e2e_s
+    for (_, share), over in zip(limits.tbt_s, ledger.over, strict=True):
+        good &= np.array(over) <= (1.0 - share) * np.maximum(out - 1, 0) + 1e-9
+    return good
+
+
+def _rate(arrival: Array, finish: Array, window: BoolArray, counted: BoolArray, span: float) -> float:
+    first, last = float(arrival[window].min()), float(arrival[window].max())
+    if last <= first:
+        return float(counted.sum()) / span
+    return float((counted & (finish > first) & (finish <= last)).sum()) / (last - first)
+
+
+def spread(values: Array, weights: ArrayLike | None = None) -> dict[str, float | None]:
+    """Mean and percentiles in milliseconds of seconds, None where there is nothing.
+
+    The p-th percentile is the smallest value that at least p of the weight does not exceed.
+    """
+    names = ["mean", *(name for name, _ in PERCENTILES)]
+    if not values.size:
+        return dict.fromkeys(names)
+    w = np.ones_like(values) if weights is None else np.asarray(weights, dtype=float)
+    order = np.argsort(values, kind="stable")
+    sorted_, total = values[order], np.cumsum(w[order])
+    at = np.searchsorted(total, [p * total[-1] * (1.0 - 1e-12) for _, p in PERCENTILES])
+    found = [float(np.average(values, weights=w)), *sorted_[np.minimum(at, values.size - 1)].tolist()]
+    return {name: digits(v / MILLISECOND) for name, v in zip(names, found, strict=True)}
+
+
+def digits(value: float) -> float:
+    """``value`` with DIGITS significant digits: enough for any comparison, and the same on every machine."""
+    return float(f"{value:.{DIGITS}g}")
