@@ -1,10 +1,4 @@
-"""Functions for spreadsheet cells and notebooks: plain arguments in, plain numbers out, errors that say what is wrong.
-
-Every function names its unit. Models, nodes and accelerators are ids of the catalogue (``planner catalog``); a model
-may also be a path to a config.json. Layout arguments (``tp``, ``pp``, ``attention_dp``, ``ep``, ``moe_tp``) describe
-one worker as in the plan. All raise :class:`planner.InputError` for a bad argument, and
-:class:`planner.InfeasibleError` where nothing fits.
-"""
+"""One number a cell: plain arguments in, plain numbers out, errors that say what is wrong."""
 
 from __future__ import annotations
 
@@ -18,16 +12,6 @@ if TYPE_CHECKING:
     from planner.layout.layouts import Layouts
     from planner.model.precision import PrecisionPlan
     from planner.search.plan_schema import Candidate
-
-__all__ = [
-    "kv_bytes_per_token",
-    "max_concurrency",
-    "min_gpus",
-    "tpot_ms",
-    "ttft_ms",
-    "usd_per_mtok",
-    "weights_gib",
-]
 
 
 def kv_bytes_per_token(model: str, kv: str = "bf16", tp: int = 1) -> float:

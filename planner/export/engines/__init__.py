@@ -1,0 +1,1 @@
+"""Engine settings: a planned worker in the flags of vLLM, SGLang or TensorRT-LLM."""

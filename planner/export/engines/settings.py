@@ -1,0 +1,109 @@
+"""What every engine's translation shares: the operating point of a role, and the comments that are owed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.export.flag_lists import TITLES, flag_list
+from planner.export.roles import Deployment, Role
+from planner.export.words import Arguments, Word
+from planner.scenario.schema import EngineOptions
+
+FP8_KV = ("fp8_tensor", "fp8_channel", "fp8_block", "fp8")
+HIGH_KV = ("bf16", "fp16", "fp32")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A role in an engine's own words."""
+
+    arguments: Arguments
+    """Flags that are the same on every host of the worker."""
+    notes: tuple[str, ...] = ()
+    """What the engine has no setting for, or means differently: comments of the export."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """TensorRT-LLM: the LlmArgs of the YAML file."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The operating point that a role's numbers assume; None is left to the engine."""
+
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    prefill_chunk_tokens: int | None
+    max_model_len: int | None
+    gpu_memory_utilization: float | None
+    two_batch_overlap: bool
+    options: EngineOptions
+
+
+def point(d: Deployment, role: Role) -> Point:
+    """Settings of a role: the plan lists those of aggregated or decode workers; a prefill pool keeps the scenario's."""
+    s, options = d.candidate.settings, d.plan.scenario.engine.options
+    if role.name == "prefill":
+        return Point(
+            options.max_num_seqs,
+            options.max_num_batched_tokens,
+            options.max_num_batched_tokens,
+            s.max_model_len,
+            s.gpu_memory_utilization,
+            options.two_batch_overlap is True,
+            options,
+        )
+    return Point(
+        s.max_num_seqs,
+        s.max_num_batched_tokens,
+        s.max_num_batched_tokens,
+        s.max_model_len,
+        s.gpu_memory_utilization,
+        s.two_batch_overlap is True,
+        options,
+    )
+
+
+def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
+    """Comments that hold for every engine: version, precision, what the plan leaves to the engine."""
+    title, version = TITLES[engine], flag_list(engine).version
+    planned = d.plan.scenario.engine
+    if planned.name != engine:
+        yield f"The plan's numbers are for {TITLES[planned.name]}; they do not carry over to {title} as they stand."
+    elif planned.version is not None and planned.version != version:
+        yield f"The scenario names {title} {planned.version}; the flags here are those of {version}."
+    if d.precision_changes:
+        changes = ", ".join(
+            f"{name.replace('_', ' ')} {to} (checkpoint: {own})"
+            for name, (own, to) in sorted(d.precision_changes.items())
+        )
+        yield f"No flag changes single weight classes: serve a checkpoint quantised like the plan's: {changes}."
+    if role.name == "prefill" and d.plan.scenario.engine.options.max_num_batched_tokens is None:
+        yield "The plan does not list the prefill pool's token budget: the engine's default stands."
+    if role.pods > 1 and role.gpus_per_pod < role.gpus_per_host:
+        yield (
+            f"{role.gpus} GPUs of a worker lie evenly on {role.pods} hosts: it uses {role.gpus_per_pod} of the "
+            f"{role.gpus_per_host} GPUs of each."
+        )
+
+
+def kv_flag(fmt: str, fp8: str) -> str | None:
+    """The engine's KV type for the plan's format; None where the engine's automatic choice is meant."""
+    return fp8 if fmt in FP8_KV else None
+
+
+def kv_note(fmt: str, title: str) -> str | None:
+    """The comment owed where the plan's KV format is neither 16 bit nor FP8."""
+    if fmt in (*FP8_KV, *HIGH_KV):
+        return None
+    return f"KV cache in {fmt}: {title}'s KV type for it depends on the attention backend; set it by hand."
+
+
+def present(pairs: list[tuple[str, Word | bool | None]]) -> Arguments:
+    """Drops flags whose value is None or False; True becomes a switch."""
+    out: Arguments = []
+    for flag, value in pairs:
+        if value is None or value is False:
+            continue
+        out.append((flag, None if value is True else value))
+    return out

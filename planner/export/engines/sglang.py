@@ -1,0 +1,95 @@
+"""SGLang: ``python -m sglang.launch_server``. Flags and their meaning: hardware_db/engine_flags/sglang.yaml."""
+
+from __future__ import annotations
+
+from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes
+from planner.export.flag_lists import kubernetes
+from planner.export.roles import Deployment, Role
+from planner.export.words import HEAD, RANK, Arguments, Var, Word
+
+ENGINE = "sglang"
+DEEPEP_MODE = {"prefill": "normal", "serve": "auto", "decode": "low_latency"}
+
+
+def program(d: Deployment) -> list[Word]:
+    """``python -m sglang.launch_server``; the model is a flag."""
+    return ["python", "-m", "sglang.launch_server"]
+
+
+def settings(d: Deployment, role: Role) -> Settings:
+    """Flags of a role.
+
+    ``--tp-size`` counts all ranks of a stage and attention DP divides them; chunk and running requests are given for
+    all of attention DP, which the server divides by its size.
+    """
+    p, layout = point(d, role), role.layout
+    notes = list(shared_notes(d, role, ENGINE))
+    moe = d.routed_experts > 0
+    dp = layout.attention_dp
+    if p.two_batch_overlap and not role.point_to_point:
+        notes.append("Two-batch overlap needs an all-to-all backend (--moe-a2a-backend), which this layout has not.")
+    if p.options.chunked_prefill is False:
+        chunk: int | None = -1
+    else:
+        chunk = None if p.max_num_batched_tokens is None else p.max_num_batched_tokens * dp
+    note = kv_note(d.kv_format, "SGLang")
+    notes += [note] if note else []
+    if p.gpu_memory_utilization is not None:
+        notes.append(
+            "gpu_memory_utilization of the scenario is SGLang's share for weights and KV (mem-fraction-static)."
+        )
+    direct = moe and role.point_to_point
+    redundant = layout.redundant_experts if moe and layout.ep > 1 else 0
+    arguments = present(
+        [
+            ("--model-path", d.model),
+            ("--tp-size", role.ranks),
+            ("--pp-size", layout.pp if layout.pp > 1 else None),
+            ("--attn-dp-size", dp if dp > 1 else None),
+            ("--ep-size", layout.ep if moe and layout.ep > 1 else None),
+            ("--moe-a2a-backend", "deepep" if direct else None),
+            ("--deepep-mode", DEEPEP_MODE[role.name] if direct else None),
+            ("--enable-two-batch-overlap", p.two_batch_overlap and direct),
+            ("--enable-eplb", redundant > 0),
+            ("--ep-num-redundant-experts", redundant or None),
+            ("--context-length", p.max_model_len),
+            ("--max-running-requests", None if p.max_num_seqs is None else p.max_num_seqs * dp),
+            ("--chunked-prefill-size", chunk),
+            ("--mem-fraction-static", p.gpu_memory_utilization),
+            ("--kv-cache-dtype", kv_flag(d.kv_format, "fp8_e4m3")),
+            ("--disable-decode-cuda-graph", p.options.cuda_graphs is False),
+            ("--disaggregation-mode", role.name if d.disaggregated else None),
+        ]
+    )
+    return Settings(arguments, tuple(notes))
+
+
+def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:
+    """Flags of one host of a worker that spans several; all hosts are started alike."""
+    port = kubernetes()["ports"]["sglang_dist_init"]
+    address = Var(HEAD.shell, HEAD.pod, f":{port}")
+    return present([("--nnodes", role.pods), ("--node-rank", RANK), ("--dist-init-addr", address)])
+
+
+def listen(port: int) -> Arguments:
+    """Address and port of the HTTP server."""
+    return [("--host", "0.0.0.0"), ("--port", port)]
+
+
+def front(d: Deployment) -> tuple[str, ...]:
+    """What stands in front of the workers, as comments."""
+    workers = d.roles[0].workers
+    if d.disaggregated or workers == 1:
+        return ()
+    return (f"A load balancer spreads requests over the {workers} workers.",)
+
+
+def router(d: Deployment, port: int) -> tuple[list[Word], Arguments]:
+    """The router of a disaggregated deployment, with a host name for the first host of every worker."""
+    bootstrap = kubernetes()["ports"]["sglang_bootstrap"]
+    arguments: Arguments = [("--pd-disaggregation", None), *listen(port)]
+    for role in d.roles:
+        for i in range(role.workers):
+            url = f"http://{role.name}-{i}:{port}"
+            arguments.append(("--prefill", (url, bootstrap)) if role.name == "prefill" else ("--decode", url))
+    return ["python", "-m", "sglang_router.launch_router"], arguments

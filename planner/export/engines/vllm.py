@@ -1,0 +1,84 @@
+"""vLLM: ``vllm serve``. Flags and their meaning: hardware_db/engine_flags/vllm.yaml."""
+
+from __future__ import annotations
+
+from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes
+from planner.export.flag_lists import kubernetes
+from planner.export.roles import Deployment, Role
+from planner.export.words import HEAD, RANK, Arguments, Word
+
+ENGINE = "vllm"
+KV_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
+ALL2ALL = {"prefill": "deepep_high_throughput", "serve": "deepep_high_throughput", "decode": "deepep_low_latency"}
+
+
+def program(d: Deployment) -> list[Word]:
+    """``vllm serve MODEL``."""
+    return ["vllm", "serve", d.model]
+
+
+def settings(d: Deployment, role: Role) -> Settings:
+    """Flags of a role; experts are placed whole on all TP x DP ranks or sliced over them, nothing between."""
+    p, layout = point(d, role), role.layout
+    notes = list(shared_notes(d, role, ENGINE))
+    moe = d.routed_experts > 0
+    parallel = moe and layout.ep > 1
+    if parallel and layout.ep != role.ranks:
+        notes.append(
+            f"vLLM has no setting for experts in {layout.ep} groups of {layout.moe_tp} slices: "
+            f"--enable-expert-parallel places whole experts on all {role.ranks} ranks."
+        )
+    if p.two_batch_overlap and not role.point_to_point:
+        notes.append("Two-batch overlap (--enable-dbo) needs a DeepEP all-to-all backend, which this layout has not.")
+    if layout.attention_dp > 1 and not moe:
+        notes.append("Data parallelism of a dense model is independent instances; a load balancer does the same.")
+    note = kv_note(d.kv_format, "vLLM")
+    notes += [note] if note else []
+    redundant = layout.redundant_experts if parallel else 0
+    arguments = present(
+        [
+            ("--tensor-parallel-size", layout.tp),
+            ("--pipeline-parallel-size", layout.pp if layout.pp > 1 else None),
+            ("--data-parallel-size", layout.attention_dp if layout.attention_dp > 1 else None),
+            ("--enable-expert-parallel", parallel),
+            ("--all2all-backend", ALL2ALL[role.name] if role.point_to_point and parallel else None),
+            ("--enable-dbo", p.two_batch_overlap and role.point_to_point),
+            ("--enable-eplb", redundant > 0),
+            ("--eplb-config.num_redundant_experts", redundant or None),
+            ("--max-model-len", p.max_model_len),
+            ("--max-num-seqs", p.max_num_seqs),
+            ("--max-num-batched-tokens", p.max_num_batched_tokens),
+            ("--gpu-memory-utilization", p.gpu_memory_utilization),
+            ("--kv-cache-dtype", kv_flag(d.kv_format, "fp8")),
+            ("--no-enable-chunked-prefill", p.options.chunked_prefill is False),
+            ("--enforce-eager", p.options.cuda_graphs is False),
+            ("--kv-transfer-config.kv_connector", "NixlConnector" if d.disaggregated else None),
+            ("--kv-transfer-config.kv_role", KV_ROLES.get(role.name)),
+        ]
+    )
+    return Settings(arguments, tuple(notes))
+
+
+def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:
+    """Flags of one host of a worker that spans several; every host but the first runs without an API server."""
+    port = kubernetes()["ports"]["vllm_master"]
+    arguments = present(
+        [("--nnodes", role.pods), ("--node-rank", RANK), ("--master-addr", HEAD), ("--master-port", port)]
+    )
+    return arguments if first else [*arguments, ("--headless", None)]
+
+
+def listen(port: int) -> Arguments:
+    """Address and port of the API server."""
+    return [("--host", "0.0.0.0"), ("--port", port)]
+
+
+def front(d: Deployment) -> tuple[str, ...]:
+    """What stands in front of the workers, as comments: vLLM has no router of its own."""
+    if d.disaggregated:
+        return (
+            "vLLM has no prefill/decode router of its own: put llm-d or Dynamo in front (export --format llm-d or "
+            "dynamo), which send a request to a prefill worker and its KV cache on to a decode worker.",
+        )
+    workers = d.roles[0].workers
+    return (f"A load balancer spreads requests over the {workers} workers.",) if workers > 1 else ()

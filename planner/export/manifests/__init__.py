@@ -1,0 +1,1 @@
+"""Kubernetes: LeaderWorkerSets, a Dynamo graph, values of the llm-d chart."""

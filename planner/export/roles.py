@@ -1,0 +1,149 @@
+"""What runs where: the workers of one candidate of a plan, as engines and manifests start them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.catalog import catalog
+from planner.catalog.model_spec import ModelSpec, MoeFeedForward
+from planner.errors import InfeasibleError, InputError
+from planner.export.words import dns_name, model_argument
+from planner.model.precision import PrecisionPlan
+from planner.scenario.load import resolve_model
+from planner.scenario.schema import NodeChoice
+from planner.search.headline import headline
+from planner.search.plan_schema import Candidate, Layout, Plan
+
+RoleName = Literal["serve", "prefill", "decode"]
+IN_KERNELS = ("activations", "dispatch", "combine", "kv")
+"""Precision classes that are no weights: KV has a flag of its own, the others are chosen by kernels."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """Workers of one kind: one layout on one node type."""
+
+    name: RoleName
+    layout: Layout
+    workers: int
+    node: str
+    vendor: str
+    pods: int
+    """Hosts that one worker spans."""
+    gpus_per_pod: int
+    gpus_per_host: int
+    domain: int
+    """GPUs of the node type's scale-up domain."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one worker."""
+        return self.layout.gpus
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of one pipeline stage (attention TP x attention DP), which the experts share."""
+        return self.layout.tp * self.layout.attention_dp
+
+    @property
+    def point_to_point(self) -> bool:
+        """Whether tokens go to their experts across scale-up domains, where the plan assumes DeepEP kernels."""
+        return self.layout.attention_dp > 1 and self.layout.ep == self.ranks > self.domain
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One candidate with everything that an export needs."""
+
+    plan: Plan
+    candidate: Candidate
+    roles: tuple[Role, ...]
+    model: str
+    """Model argument: a Hugging Face id or a path."""
+    name: str
+    """Base of Kubernetes names."""
+    routed_experts: int
+    precision_changes: Mapping[str, tuple[str, str]]
+    """Weight class -> (format in the checkpoint, format in the plan) where they differ."""
+
+    @property
+    def disaggregated(self) -> bool:
+        return self.candidate.serving == "disagg"
+
+    @property
+    def kv_format(self) -> str:
+        return self.plan.identity.precision.get("kv", "bf16")
+
+
+def pick(plan: Plan, rank: int = 1) -> Candidate:
+    """Candidate ``rank`` of a plan, from 1. Raises InfeasibleError for a plan without candidates, else InputError."""
+    if not plan.candidates:
+        raise InfeasibleError(headline(plan))
+    for candidate in plan.candidates:
+        if candidate.rank == rank:
+            return candidate
+    raise InputError("--candidate", rank, f"a rank from 1 to {len(plan.candidates)}")
+
+
+def deployment(plan: Plan, rank: int = 1) -> Deployment:
+    """The workers of one candidate, resolved against the catalogue (for the hosts of a node, and the GPU's vendor)."""
+    candidate = pick(plan, rank)
+    spec = resolve_model(plan.scenario, catalog())
+    if candidate.serving == "disagg":
+        pools = (("prefill", candidate.prefill_pool), ("decode", candidate.decode_pool))
+        roles = []
+        for name, pool in pools:
+            if pool is None:
+                raise InputError("candidates", f"rank {rank}", "a disaggregated candidate with both of its pools")
+            roles.append(_role(plan, name, pool.layout, pool.workers, pool.node))  # type: ignore[arg-type]
+    else:
+        roles = [_role(plan, "serve", candidate.layout, candidate.replicas, candidate.node)]
+    own = PrecisionPlan.from_checkpoint(spec).as_dict()
+    changes = {
+        name: (own[name], found)
+        for name, found in plan.identity.precision.items()
+        if name in own and name not in IN_KERNELS and own[name] != found
+    }
+    return Deployment(
+        plan,
+        candidate,
+        tuple(roles),
+        model_argument(plan.identity.checkpoint),
+        dns_name(plan.scenario.model.rsplit("/", 1)[-1].removesuffix(".json").removesuffix(".yaml")),
+        _experts(spec),
+        changes,
+    )
+
+
+def _role(plan: Plan, name: RoleName, layout: Layout, workers: int, node_id: str) -> Role:
+    node = catalog().node(node_id)
+    chosen = [c.gpus for c in _choices(plan) if c.node == node_id and c.gpus is not None]
+    gpus = chosen[0] if chosen else node.gpus
+    host = min(gpus, node.gpus_per_host or gpus)
+    pods = spread(layout.gpus, host)
+    accelerator = catalog().accelerator(node.accelerator)
+    domain = min(node.scale_up.domain or 1, gpus)
+    return Role(name, layout, workers, node_id, accelerator.vendor, pods, layout.gpus // pods, host, domain)
+
+
+def spread(gpus: int, host: int) -> int:
+    """Fewest hosts of ``host`` GPUs on which ``gpus`` lie evenly, as every engine asks of a multi-node worker."""
+    hosts = math.ceil(gpus / host)
+    while gpus % hosts:
+        hosts += 1
+    return hosts
+
+
+def _experts(spec: ModelSpec) -> int:
+    """Routed experts of one layer; 0 for a dense model."""
+    counts = [f.experts for f in spec.feed_forwards.values() if isinstance(f, MoeFeedForward)]
+    return max(counts, default=0)
+
+
+def _choices(plan: Plan) -> list[NodeChoice]:
+    hardware = plan.scenario.hardware
+    pools = hardware.pools
+    return [*hardware.candidates, *(() if pools is None else (*pools.prefill, *pools.decode))]
