@@ -5,10 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 import planner
-from planner.catalog import catalog
+from planner.catalog import Catalog
 from planner.scenario.load import check_names
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Plan
+from planner.ui import state
 from planner.ui.i18n import _
 
 KEPT_PLANS = 64
@@ -16,12 +17,17 @@ KEPT_PLANS = 64
 
 def answer(scenario: Scenario) -> Plan:
     """The plan of ``scenario``, with a sign of life while it is worked out; raises PlannerError."""
-    check_names(scenario, catalog())
     with st.spinner(_("Searching layouts and operating points …"), show_time=True):
-        return _plan(scenario.to_yaml(), catalog().version, scenario)
+        return quiet_answer(scenario, state.catalog())
+
+
+def quiet_answer(scenario: Scenario, catalog: Catalog) -> Plan:
+    """The same without a sign of life, for callers that show their own; raises PlannerError."""
+    check_names(scenario, catalog)
+    return _plan(scenario.to_yaml(), catalog.version, scenario, catalog)
 
 
 # A plan is frozen: sessions share one object instead of unpickling a copy of it at every click.
 @st.cache_resource(max_entries=KEPT_PLANS, show_spinner=False)
-def _plan(yaml: str, catalogue: str, _scenario: Scenario) -> Plan:
-    return planner.plan(_scenario, catalog=catalog())
+def _plan(yaml: str, catalogue: str, _scenario: Scenario, _catalog: Catalog) -> Plan:
+    return planner.plan(_scenario, catalog=_catalog)

@@ -72,6 +72,7 @@ def _hardware_fields(hardware: Hardware) -> Fields:
     }
     for c in hardware.candidates:
         out[f"max_nodes.{c.node}"] = c.max_nodes
+        out[f"gpus.{c.node}"] = c.gpus
     return out
 
 
@@ -166,10 +167,13 @@ def _put_simple(data: dict[str, Any], changed: Fields) -> None:
 
 def _put_hardware(data: dict[str, Any], base: Scenario, changed: Fields) -> None:
     hardware = data["hardware"]
-    if "nodes" in changed or any(k.startswith("max_nodes.") for k in changed):
+    counts = {
+        key: {k.removeprefix(f"{key}."): v for k, v in changed.items() if k.startswith(f"{key}.")}
+        for key in ("max_nodes", "gpus")
+    }
+    if "nodes" in changed or any(counts.values()):
         names = changed.get("nodes", [c.node for c in base.hardware.candidates])
-        limits = {k.removeprefix("max_nodes."): v for k, v in changed.items() if k.startswith("max_nodes.")}
-        hardware["candidates"] = _choices(names, base.hardware.candidates, limits)
+        hardware["candidates"] = _choices(names, base.hardware.candidates, counts)
     if "max_gpus_per_worker" in changed:
         _set(hardware, "max_gpus_per_worker", changed["max_gpus_per_worker"])
     pools = base.hardware.pools
@@ -189,13 +193,14 @@ def _put_hardware(data: dict[str, Any], base: Scenario, changed: Fields) -> None
         raise InputError("hardware.candidates", [], "choose at least one node type")
 
 
-def _choices(names: list[str], known: tuple[Schema, ...], limits: Mapping[str, int | None]) -> list[Any]:
+def _choices(names: list[str], known: tuple[Schema, ...], counts: Mapping[str, Mapping[str, int | None]]) -> list[Any]:
     by_node = {c.node: c.to_dict() for c in known}  # type: ignore[attr-defined]
     out = []
     for name in names:
         choice = dict(by_node.get(name, {"node": name}))
-        if name in limits:
-            _set(choice, "max_nodes", limits[name])
+        for key, given in counts.items():
+            if name in given:
+                _set(choice, key, given[name])
         out.append(choice)
     return out
 

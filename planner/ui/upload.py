@@ -5,6 +5,7 @@ a path that the server would open.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from planner.catalog.hf_config import spec_from_hf_config
 from planner.catalog.model_spec import ModelSpec
@@ -19,7 +20,7 @@ from planner.units import MIB
 
 MAX_UPLOAD_BYTES = 5 * MIB
 MAX_CONFIG_BYTES = MAX_SCENARIO_BYTES
-MAX_CONFIG_DEPTH = 20
+MAX_JSON_DEPTH = 20
 _PATH_ENDINGS = (".yaml", ".yml", ".json")
 
 
@@ -38,7 +39,16 @@ def scenario_from_text(text: str, where: str) -> Scenario:
 
     Raises InputError in one sentence; files that the scenario names are not opened.
     """
-    data = check_mapping(load_yaml(text, where, MAX_UPLOAD_BYTES), where)
+    return scenario_from_mapping(mapping_from_text(text, where), where)
+
+
+def mapping_from_text(text: str, where: str) -> dict[str, Any]:
+    """The mapping in YAML text, bounded and parsed safely; raises InputError in one sentence."""
+    return check_mapping(load_yaml(text, where, MAX_UPLOAD_BYTES), where)
+
+
+def scenario_from_mapping(data: dict[str, Any], where: str) -> Scenario:
+    """The scenario in plain data; of a plan, the scenario that it answers."""
     if data.get("schema") == PLAN_VERSION:
         data = check_mapping(data.get("scenario"), f"{where}: scenario")
     model = data.get("model")
@@ -66,9 +76,9 @@ def spec_from_config(text: str, name: str) -> ModelSpec:
     except json.JSONDecodeError as error:
         raise InputError(where, f"line {error.lineno}, column {error.colno}", f"not JSON: {error.msg}") from None
     except RecursionError:
-        raise InputError(where, "deeply nested text", f"at most {MAX_CONFIG_DEPTH} levels") from None
-    if _depth(data) > MAX_CONFIG_DEPTH:
-        raise InputError(where, "deeply nested text", f"at most {MAX_CONFIG_DEPTH} levels")
+        raise InputError(where, "deeply nested text", f"at most {MAX_JSON_DEPTH} levels") from None
+    if depth(data) > MAX_JSON_DEPTH:
+        raise InputError(where, "deeply nested text", f"at most {MAX_JSON_DEPTH} levels")
     return spec_from_hf_config(check_mapping(data, where), _identifier(name))
 
 
@@ -77,11 +87,12 @@ def _identifier(name: str) -> str | None:
     return kept.lower() or None
 
 
-def _depth(data: object) -> int:
+def depth(data: object) -> int:
+    """Levels of nesting, counted to one beyond what is allowed."""
     level, deepest = [data], 0
     while level:
         deepest += 1
-        if deepest > MAX_CONFIG_DEPTH:
+        if deepest > MAX_JSON_DEPTH:
             break
         level = [
             child

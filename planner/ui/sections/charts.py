@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from planner.catalog import catalog
+from planner.catalog import Catalog
 from planner.model.parameters import ParameterCount
 from planner.scenario.load import resolve_model
 from planner.scenario.schema import Scenario
@@ -119,7 +119,7 @@ def show_memory(plan: Plan, candidate: Candidate) -> None:
         anchor=False,
     )
     st.plotly_chart(memory_bar(candidate), config=CONFIG, key="memory", alt=_("Memory by term against the capacity"))
-    size = parameters(plan.scenario.to_yaml(), catalog().version, plan.scenario)
+    size = parameters(plan.scenario.to_yaml(), state.catalog().version, plan.scenario, state.catalog())
     if size.active_without_embedding < 0.9 * size.main:
         st.caption(
             _(
@@ -131,11 +131,11 @@ def show_memory(plan: Plan, candidate: Candidate) -> None:
 
 
 @st.cache_data(max_entries=256, show_spinner=False)
-def parameters(yaml: str, catalogue: str, _scenario: Scenario) -> ParameterCount:
+def parameters(yaml: str, catalogue: str, _scenario: Scenario, _catalog: Catalog) -> ParameterCount:
     """Parameters of the scenario's model."""
     from planner.model.parameters import count
 
-    return count(resolve_model(_scenario, catalog()))
+    return count(resolve_model(_scenario, _catalog))
 
 
 def billions(parameters: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.catalog import catalog
+from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.sidebar.form import Form
 from planner.ui.text import plain
@@ -35,9 +35,10 @@ def _priced(form: Form) -> dict[str, str]:
         *form.values.get("prefill_nodes", []),
         *form.values.get("decode_nodes", []),
     ]
-    known = set(catalog().node_ids())
+    catalog = state.catalog()
+    known = set(catalog.node_ids())
     for node in dict.fromkeys(names):
-        accelerator = catalog().node(node).accelerator if node in known else None
+        accelerator = catalog.node(node).accelerator if node in known else None
         if node not in given and accelerator not in given:
             given[node] = node_label(node)
     return given

@@ -32,14 +32,12 @@ def gallery_picker() -> None:
 
 
 def undo() -> None:
-    """A way back to the example, where the form has left it."""
-    current = state.example_id()
-    if current is not None and state.edited():
+    """A way back to what was loaded, where the form has left it."""
+    if state.edited():
         st.button(
             _("Undo all changes"),
             icon=":material/undo:",
-            on_click=state.load_example,
-            args=(current,),
+            on_click=state.undo,
             width="stretch",
         )
 

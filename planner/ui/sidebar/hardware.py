@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.catalog import catalog
+from planner.catalog import Catalog
+from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.sidebar.form import Form
 from planner.ui.text import plain
@@ -34,6 +35,12 @@ def show(form: Form) -> None:
                 _("Most nodes of {node}").format(node=plain(nodes.get(node, node))),
                 high=100_000,
                 optional=_("no limit"),
+            )
+            form.whole(
+                f"gpus.{node}",
+                _("GPUs used in each {node}").format(node=plain(nodes.get(node, node))),
+                high=4096,
+                optional=_("all of them"),
             )
         form.whole(
             "max_gpus_per_worker",
@@ -69,16 +76,16 @@ _VENDORS = ("nvidia", "amd")
 
 
 @st.cache_data(show_spinner=False)
-def _nodes(version: str) -> dict[str, str]:
-    known = catalog()
+def _nodes(version: str, _known: Catalog) -> dict[str, str]:
 
     def order(id: str) -> tuple[int, str, str]:
-        vendor = known.accelerator(known.node(id).accelerator).vendor
+        vendor = _known.accelerator(_known.node(id).accelerator).vendor
         return (_VENDORS.index(vendor) if vendor in _VENDORS else len(_VENDORS), vendor, id)
 
-    return {id: node_label(id) for id in sorted(known.node_ids(), key=order)}
+    return {id: node_label(id) for id in sorted(_known.node_ids(), key=order)}
 
 
 def node_options() -> dict[str, str]:
     """Node id -> label."""
-    return _nodes(catalog().version)
+    known = state.catalog()
+    return _nodes(known.version, known)

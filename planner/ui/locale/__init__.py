@@ -1,0 +1,79 @@
+"""The catalogues of translations, and what keeps them in step with the code (``python -m planner.ui.locale``).
+
+Needs Babel, which only translators and tests need: the app reads the compiled catalogues with Python's own gettext.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from babel.messages.catalog import Catalog, Message
+
+HERE = Path(__file__).parent
+UI = HERE.parent
+KEYWORDS = {"_": None, "ngettext": (1, 2), "N_": None}
+_ENCODING = {"encoding": "utf-8"}
+
+
+def template() -> Catalog:
+    """Every translatable string of the pages and where it stands."""
+    from babel.messages.catalog import Catalog
+    from babel.messages.extract import extract_from_dir
+
+    found = Catalog(project="planner", charset="utf-8")
+    rows = extract_from_dir(str(UI), [("**.py", "python")], {"**.py": _ENCODING}, keywords=KEYWORDS)
+    for name, _line, message, comments, context in sorted(rows, key=lambda r: (r[0], r[1])):
+        found.add(message, None, [(f"planner/ui/{name}", None)], auto_comments=comments, context=context)
+    return found
+
+
+def path(folder: str) -> Path:
+    """The catalogue of a language."""
+    return HERE / folder / "LC_MESSAGES" / "planner.po"
+
+
+def read(folder: str) -> Catalog:
+    """The catalogue of a language as it is written."""
+    from babel.messages.pofile import read_po
+
+    with path(folder).open("rb") as file:
+        return read_po(file, locale=folder)
+
+
+def compiled(catalogue: Catalog) -> bytes:
+    """The same for gettext; fuzzy messages stay English."""
+    from babel.messages.mofile import write_mo
+
+    out = BytesIO()
+    write_mo(out, catalogue)
+    return out.getvalue()
+
+
+def missing(folder: str) -> list[Message]:
+    """Messages of the code that the language lacks or only guesses."""
+    known = read(folder)
+    out = []
+    for message in template():
+        if not message.id:
+            continue
+        there = known.get(message.id, message.context)
+        texts = [] if there is None else [there.string] if isinstance(there.string, str) else list(there.string)
+        if there is None or there.fuzzy or not texts or not all(texts):
+            out.append(message)
+    return out
+
+
+def renew(folder: str) -> int:
+    """Brings the language's files in step with the code; how many messages are still to be translated."""
+    from babel.messages.pofile import write_po
+
+    known = read(folder)
+    known.update(template(), no_fuzzy_matching=True, keep_user_comments=True)
+    known.obsolete.clear()
+    with path(folder).open("wb") as file:
+        write_po(file, known, width=110, sort_output=True, omit_header=False, include_lineno=False)
+    path(folder).with_suffix(".mo").write_bytes(compiled(read(folder)))
+    return len(missing(folder))
