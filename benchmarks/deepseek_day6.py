@@ -1,0 +1,161 @@
+"""DeepSeek's published service and profiles against the planner: ``python benchmarks/deepseek_day6.py``.
+
+Tokens per second and H800 node of the layouts that DeepSeek runs, predicted with an 80 % interval, beside what is
+published (``measured/published/e2e_deepseek.yaml``). No coefficient was fitted on any of these figures, and the engine
+is DeepSeek's own: SGLang's curves and host times stand in for it.
+
+The day-6 figures are means of a day's traffic over nodes that are not always full, the planner's are of full ones:
+they bound the published rates from above. The profiles are of full nodes with balanced routing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from planner.catalog import catalog
+from planner.evidence.e2e_keys import distance, shipped_evidence
+from planner.layout.layouts import Layouts
+from planner.roofline.step import StepWork, step_times
+from planner.scenario.load import load_scenario
+from planner.search.certainty import extra_spread, interval_of
+from planner.search.setup import Hardware, Setup, setup
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = ROOT / "measured" / "published" / "e2e_deepseek.yaml"
+SCENARIO = ROOT / "examples" / "deepseek-v3-h800.yaml"
+USERS_TOKENS_PER_S = 21.0
+"""Middle of the published 20 to 22 output tokens per second and user."""
+PROFILE_TOKENS = 16_384
+"""Prompt tokens per GPU and step of the published prefill profile; day 6 gives none, so it is taken there too."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published rate and its prediction, tokens per second and node of 8 GPUs."""
+
+    name: str
+    published: float
+    predicted: float
+    low80: float
+    high80: float
+    step_ms: float
+    """Predicted time of the step behind the rate."""
+    full: bool
+    """Whether the published figure is of full nodes; else it is a mean over a day."""
+
+    @property
+    def inside(self) -> bool:
+        return self.low80 <= self.published <= self.high80
+
+
+def rows() -> list[Row]:
+    """All comparisons."""
+    entries = yaml.load(PUBLISHED.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    known = {entry["id"]: entry["metrics"] for entry in entries}
+    s = setup(load_scenario(SCENARIO), catalog())
+    hw = s.hardware(s.scenario.hardware.candidates[0])
+    even = replace(hw, ctx=replace(hw.ctx, expert_skew=0.0))  # the profiles simulate balanced routing
+    day_in, day_out = known["ds_day6_prefill"], known["ds_day6_decode"]
+    profile_in, profile_out = known["ds_profile_prefill"], known["ds_profile_decode"]
+    hits = s.traffic.prefix_hit_rate
+    new, cached = float(s.traffic.new_tokens), float(s.traffic.cached_tokens)
+    in_flight = day_out["output_tok_per_s_per_gpu_derived"] / USERS_TOKENS_PER_S
+    kv = float(day_out["mean_kv_len_per_output_token"])
+    return [
+        _row(
+            "day 6 prefill, EP32 on 4 nodes, cache hits counted",
+            day_in["input_tok_per_s_per_node_incl_cache_hits"],
+            *_prefill(s, hw, 32, 32, new, cached),
+            scale=1.0 / (1.0 - float(hits)),
+            full=False,
+        ),
+        _row(
+            "day 6 prefill, computed tokens only",
+            day_in["input_tok_per_s_per_node_excl_hits_derived"],
+            *_prefill(s, hw, 32, 32, new, cached),
+            full=False,
+        ),
+        _row(
+            f"day 6 decode, EP144 on 18 nodes, {in_flight:.0f} requests a GPU",
+            day_out["output_tok_per_s_per_node"],
+            *_decode(s, hw, 144, 32, in_flight, kv),
+            full=False,
+        ),
+        _row(
+            "profile prefill, EP32, 4 prompts of 4,096 a GPU",
+            profile_in["input_tok_per_s_per_node_third_party"],
+            *_prefill(s, even, 32, 32, 4096.0, 0.0),
+            full=True,
+        ),
+        _row(
+            "profile decode, EP128, 128 requests of 4,096 a GPU",
+            profile_out["output_tok_per_s_per_node_third_party"],
+            *_decode(s, even, 128, 0, 128.0, 4096.0),
+            full=True,
+        ),
+    ]
+
+
+Interval = Callable[[float], tuple[float, float]]
+
+
+def _prefill(
+    s: Setup, hw: Hardware, ep: int, redundant: int, new: float, cached: float
+) -> tuple[float, float, Interval]:
+    """(tokens per second and GPU, seconds of the step, interval) with every rank full of prompts."""
+    layout = Layouts.of(tp=1, attention_dp=ep, moe_tp=1, ep=ep, redundant_experts=redundant)
+    tokens = np.array([float(PROFILE_TOKENS)])
+    zero = np.zeros(1)
+    work = StepWork(zero, zero, tokens, tokens / new, np.array([cached]), tokens * ep)
+    seconds = _seconds(hw, layout, work)
+    return PROFILE_TOKENS / seconds, seconds, _interval(s, hw)
+
+
+def _decode(
+    s: Setup, hw: Hardware, ep: int, redundant: int, per_gpu: float, kv: float
+) -> tuple[float, float, Interval]:
+    """(tokens per second and GPU, seconds of the step, interval) with ``per_gpu`` requests on every rank."""
+    layout = Layouts.of(tp=1, attention_dp=ep, moe_tp=1, ep=ep, redundant_experts=redundant)
+    seconds = _seconds(hw, layout, StepWork(np.array([per_gpu]), np.array([kv])))
+    return per_gpu / seconds, seconds, _interval(s, hw)
+
+
+def _seconds(hw: Hardware, layout: Layouts, work: StepWork) -> float:
+    yes = np.ones(1, dtype=bool)
+    return float(step_times(hw.ctx, layout, work, two_batch=yes, deepep=yes).total[0])
+
+
+def _interval(s: Setup, hw: Hardware) -> Interval:
+    kind = distance(shipped_evidence(), str(s.spec.hf_id), hw.accelerator.id, s.scenario.engine.name, "")
+
+    def bounds(rate: float) -> tuple[float, float]:
+        found = interval_of(kind, "throughput", rate, extra_spread([hw]))
+        return found.low80, found.high80
+
+    return bounds
+
+
+def _row(
+    name: str, published: float, per_gpu: float, seconds: float, interval: Interval, *, full: bool, scale: float = 1.0
+) -> Row:
+    rate = per_gpu * 8 * scale
+    low, high = interval(rate)
+    return Row(name, float(published), rate, low, high, seconds * 1e3, full)
+
+
+def main() -> None:
+    print("| tokens/s per H800 node | published | predicted | 80 % interval | published inside | step ms |")
+    print("|---|---|---|---|---|---|")
+    for r in rows():
+        inside = "yes" if r.inside else "no"
+        where = f"{r.low80:,.0f} to {r.high80:,.0f}"
+        print(f"| {r.name} | {r.published:,.0f} | {r.predicted:,.0f} | {where} | {inside} | {r.step_ms:,.1f} |")
+
+
+if __name__ == "__main__":
+    main()
