@@ -20,57 +20,108 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from planner.catalog import Catalog
+    from planner.evidence.importers.to_runs import Given
 
-MAX_PROFILE_BYTES = 512 << 20
+
+ModelOption = Annotated[str | None, typer.Option("--model", help="Model of the runs, where the file does not say.")]
+GpuOption = Annotated[str | None, typer.Option("--gpu", help="Accelerator of the runs, where the file does not say.")]
+EngineOption = Annotated[str | None, typer.Option("--engine", help="vllm, sglang or trtllm.")]
+RanksOption = Annotated[int | None, typer.Option(min=1, help="Part of the layout, where the file does not say.")]
 
 
 def validate_command(
-    file: Annotated[Path, typer.Argument(help="CSV of end-to-end runs or of memory runs.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="CSV of runs, a benchmark tool's result file, a start-up log, or published points."),
+    ],
     predictions: Annotated[
         Path | None, typer.Option("--predictions", help="CSV to write, one row a run: measured, predicted, interval.")
     ] = None,
     models: Annotated[Path | None, typer.Option("--models", help="Folder of further model YAML.")] = None,
+    model: ModelOption = None,
+    gpu: GpuOption = None,
+    engine: EngineOption = None,
+    engine_version: Annotated[str | None, typer.Option("--engine-version")] = None,
+    precision: Annotated[
+        str | None, typer.Option("--precision", help="Precision of the weights: bf16, fp8, nvfp4, mxfp4, int4 ...")
+    ] = None,
+    concurrency: Annotated[float | None, typer.Option("--concurrency", min=1, help="Requests in flight.")] = None,
+    tp: RanksOption = None,
+    pp: RanksOption = None,
+    attention_dp: RanksOption = None,
+    moe_tp: RanksOption = None,
+    ep: RanksOption = None,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Predict every run of a table and print the errors, overall and by group."""
+    """Predict every run of a file and print the errors, overall and by group.
+
+    A result file of vllm bench serve, sglang.bench_serving, GuideLLM, GenAI-Perf, AIPerf, trtllm-bench, inference-perf,
+    llm-d-benchmark or InferenceX is recognised by its content; what it does not state (accelerator, engine, layout) is
+    given by options. A start-up log is compared with the memory budget term by term.
+    """
+    from planner.evidence.importers.to_runs import Given
+
     kind = profile_kind(file)
+    given = Given(
+        model=model,
+        gpu=gpu,
+        engine=engine,
+        engine_version=engine_version,
+        precision=precision,
+        concurrency=concurrency,
+        tp=tp,
+        pp=pp,
+        attention_dp=attention_dp,
+        moe_tp=moe_tp,
+        ep=ep,
+    )
+    if given != Given() and kind not in ("results", "log"):
+        raise InputError(
+            "--model, --gpu, --tp ...", file.name, "options only for result files and logs; this is a table"
+        )
     with catalog_with_models(models, catalog) as known:
-        document = _validated(kind, file, known)
-    rows = [_flat(row) for row in document.pop("predictions")]
+        document = _validated(kind, file, given, known)
+    made = document.pop("predictions", [])
+    rows = [_flat(row) for row in made]
     if predictions is not None:
         write_text(predictions, csv_text(rows))
         log(f"{len(rows)} predictions written to {predictions}")
     if as_json:
         print_json(document)
     else:
-        _render(console(), document)
+        _render(console(), document, made)
     return 0
 
 
 def profile_kind(file: Path) -> str:
-    """``memory`` or ``e2e`` by the columns of a CSV file; raises InputError where they are neither."""
-    from planner.evidence.memory_table import COLUMNS, is_memory_table
-    from planner.evidence.runs import REQUIRED, is_end_to_end
-    from planner.scenario.load import read_text
+    """What kind of measurements a file holds (planner.evidence.recognise); raises InputError where it holds none."""
+    from planner.evidence.recognise import kind_of
 
-    text = read_text(file, MAX_PROFILE_BYTES)
-    header = next(csv.reader(io.StringIO(text[: text.find("\n") + 1] or text)), [])
-    if is_memory_table(header):
-        return "memory"
-    if is_end_to_end(header):
-        return "e2e"
-    wanted = f"columns {', '.join(REQUIRED)} and ttft_ms or tpot_ms; or {', '.join(COLUMNS)}"
-    raise InputError(file.name, ", ".join(header[:12]) or "no header", f"needs {wanted}")
+    return kind_of(file)
 
 
-def _validated(kind: str, file: Path, known: Catalog) -> dict[str, Any]:
-    """The report of a table, its rows under ``predictions``."""
+def _validated(kind: str, file: Path, given: Given, known: Catalog) -> dict[str, Any]:
+    """The report of a file, its rows under ``predictions``."""
     if kind == "memory":
         from planner.evidence.memory_table import read_rows
         from planner.evidence.memory_validate import validate_memory
 
         return validate_memory(read_rows(file), known)
+    if kind == "results":
+        from planner.evidence.importers import read_results
+        from planner.evidence.importers.report import validate_results
+
+        return validate_results(read_results(file), given, known)
+    if kind == "log":
+        from planner.evidence.log_report import validate_log
+        from planner.evidence.logs import read_log
+
+        return validate_log(read_log(file), given, known)
+    if kind == "published":
+        from planner.evidence.published import read_points, validate_published
+
+        return validate_published(read_points(file), known)
     from planner.evidence.e2e_validate import validate_e2e
     from planner.evidence.runs import read_runs
 
@@ -126,14 +177,75 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _render(out: Console, document: Mapping[str, Any]) -> None:
+def _render(out: Console, document: Mapping[str, Any], made: Sequence[Mapping[str, Any]]) -> None:
     out.print(f"{document['kind']}: {document['predicted']} of {document['rows']} rows predicted", style="bold")
     for reason, count in document["failed"].items():
         out.print(f"  {count} × {reason}", markup=False, soft_wrap=True)
-    out.print(table("Errors", _COLUMNS, _metric_rows("", document["metrics"]), text=2))
-    groups = [row for g in document["groups"] for row in _metric_rows(f"{g['group']} = {g['value']}", g["metrics"])]
-    if groups:
-        out.print(table("By group", _COLUMNS, groups, text=2))
+    for label, found in (
+        ("read", document.get("warnings", {})),
+        ("taken", dict.fromkeys(document.get("assumptions", ()))),
+    ):
+        for text, count in found.items():
+            out.print(
+                f"  {label}{'' if count in (None, 1) else f' ({count} runs)'}: {text}", markup=False, soft_wrap=True
+            )
+    if document["kind"] == "memory_log":
+        _render_log(out, document)
+    elif document["kind"] == "published":
+        _render_published(out, document)
+    elif document["kind"] == "e2e" and document["metrics"] and len(made) <= FEW_RUNS:
+        out.print(
+            table("Runs", ("run", "metric", "measured", "predicted", "ratio", "80 % interval"), _runs(made), text=2)
+        )
+    elif document["metrics"]:
+        out.print(table("Errors", _COLUMNS, _metric_rows("", document["metrics"]), text=2))
+        groups = [row for g in document["groups"] for row in _metric_rows(f"{g['group']} = {g['value']}", g["metrics"])]
+        if groups:
+            out.print(table("By group", _COLUMNS, groups, text=2))
+
+
+FEW_RUNS = 30
+"""Up to this many runs are listed one by one."""
+
+
+def _runs(made: Sequence[Mapping[str, Any]]) -> Iterable[Sequence[str]]:
+    """Measured and predicted of each run, a line a metric."""
+    for row in made:
+        for metric in ("ttft_ms", "tpot_ms"):
+            measured, predicted = row.get(f"measured_{metric}"), row.get(f"predicted_{metric}")
+            if measured is None or predicted is None:
+                continue
+            bounds = (f"{row[f'{bound}_{metric}']:,.4g}" for bound in ("low80", "high80"))
+            ratio = f"{predicted / measured:.2f}"
+            yield row["run_id"], metric, f"{measured:,.4g}", f"{predicted:,.4g}", ratio, " to ".join(bounds)
+
+
+def _render_log(out: Console, document: Mapping[str, Any]) -> None:
+    from planner.evidence.log_report import lines
+
+    out.print(f"{document['engine']} {document['engine_version'] or ''}, {document['model'] or 'model not named'}")
+    if document["refusal"]:
+        out.print(f"The engine did not start: {document['refusal']}", markup=False, soft_wrap=True)
+        told = {None: "makes no prediction", True: "expected it to fit", False: "expects the refusal"}
+        out.print(f"The budget {told[document['predicted_fits']]}.")
+    for note in document["notes"]:
+        out.print(f"  {note}", markup=False, soft_wrap=True)
+    if document["terms"]:
+        out.print(table("Memory of the tightest rank", ("term", "log", "budget", "difference"), lines(document)))
+
+
+def _render_published(out: Console, document: Mapping[str, Any]) -> None:
+    columns = ("figure", "values", "median ratio", "median factor off", "P90 factor off")
+    rows = [
+        (name, str(m["points"]), *(f"{m[k]:.2f}" for k in ("median_ratio", "median_factor", "p90_factor")))
+        for name, m in document["metrics"].items()
+    ]
+    out.print(table("Published points: predicted over published", columns, rows))
+    points = [
+        (p["id"], p["subject"], p["figure"], f"{p['published']:,.4g}", f"{p['predicted']:,.4g}", f"{p['ratio']:.2f}")
+        for p in document["points"]
+    ]
+    out.print(table(None, ("point", "what", "figure", "published", "predicted", "ratio"), points, text=3))
 
 
 _COLUMNS = ("group", "metric", "rows", "median APE", "mean APE", "P90 APE", "bias", "80 % interval covers")

@@ -49,7 +49,9 @@ def validate_log(log: StartupLog, given: Given, catalog: Catalog) -> dict[str, A
     predicted = dict(prediction["predicted"])
     if row.get("graphs_outside") == "true" and "available_kv_gib" in predicted:
         # The budget takes graphs out where the version does; this launch had switched that off.
+        before = predicted["available_kv_gib"]
         predicted["available_kv_gib"] += predicted["cuda_graph_gib"]
+        predicted["kv_cache_tokens"] *= predicted["available_kv_gib"] / before
     stated = dict(log.terms_gib)
     if "available_kv_gib" not in row:
         stated.pop("kv", None)

@@ -212,8 +212,8 @@ def _trtllm(text: str) -> _Found:
     pools = re.findall(rf"Allocated {NUMBER} GiB for max tokens in paged KV cache \((\d+)\)", text)
     peak = re.search(
         rf"Peak memory during memory usage profiling \(torch \+ non-torch\): {NUMBER} GiB, available KV cache memory "
-        rf"when calculating max tokens: {NUMBER} GiB, fraction is set {NUMBER}, kv size is (\d+)\.? ?device total memory "
-        rf"{NUMBER} GiB",
+        rf"when calculating max tokens: {NUMBER} GiB, fraction is set {NUMBER}, kv size is (\d+)\.? ?device "
+        rf"total memory {NUMBER} GiB",
         text,
     )
     out.facts = {
@@ -242,7 +242,7 @@ def _trtllm(text: str) -> _Found:
         out.facts["kv_cache_tokens"] = tokens
     if len(pools) > 1:
         out.notes.append(
-            f"the first cache of {pools[0][0]} GiB ({int(pools[0][1]):,} tokens) was only for profiling; the last counts"
+            f"the first cache of {pools[0][0]} GiB ({int(pools[0][1]):,} tokens) was for profiling; the last counts"
         )
     if peak:
         out.terms["peak"] = float(peak[1])

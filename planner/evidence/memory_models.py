@@ -101,7 +101,7 @@ def run_precision(resolved: Resolved, row: Mapping[str, str]) -> PrecisionPlan:
 
 
 def _formats_of(fmt: str | None, spec: ModelSpec) -> dict[str, str]:
-    """Formats by tensor class that a suffix of the name implies; NVFP4 checkpoints with experts leave some at 16 bits."""
+    """Formats by tensor class that a name's suffix implies; NVFP4 checkpoints with experts leave some at 16 bits."""
     if fmt is None:
         return {}
     formats = dict.fromkeys(LINEAR_CLASSES, fmt)

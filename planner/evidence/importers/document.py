@@ -16,6 +16,7 @@ from planner.scenario.safe_yaml import load_yaml
 from planner.units import MIB
 
 MAX_REPORT_BYTES = 64 * MIB
+MAX_YAML_BYTES = 4 * MIB
 MAX_RECORDS = 100_000
 
 _YAML = re.compile(r"^(metrics|version|scenario|results):(\s|$)", re.MULTILINE)
@@ -49,7 +50,7 @@ def parse_document(content: str, name: str) -> Document:
     if start in "{[":
         return Document(name, content, "json", records=_json(content, name))
     if _YAML.search(content):
-        return Document(name, content, "yaml", records=(load_yaml(content, name),))
+        return Document(name, content, "yaml", records=(load_yaml(content, name, MAX_YAML_BYTES),))
     try:
         rows = tuple(tuple(row) for row in csv.reader(io.StringIO(content)))
     except csv.Error as error:

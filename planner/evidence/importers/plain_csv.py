@@ -42,6 +42,7 @@ def _record(r: dict[str, str], where: str) -> BenchRecord:
         engine=text(r.get("engine")),
         engine_version=text(r.get("engine_version")),
         precision=text(r.get("linear_precision")) or text(r.get("precision")),
+        moe_precision=text(r.get("moe_precision")),
         serving="disagg" if split else "agg",
         layout={n: v for n, v in shape.items() if v is not None},
         speculative=r.get("speculative", "").strip() or None,

@@ -49,6 +49,8 @@ class BenchRecord:
     engine: str | None = None
     engine_version: str | None = None
     precision: str | None = None
+    moe_precision: str | None = None
+    """Of the experts, where it is stated apart from the other weights'."""
     serving: str = "agg"
     layout: Mapping[str, int] = field(default_factory=dict)
     """Columns of measured/e2e_runs.csv: tp, pp, attention_dp, moe_tp, ep, or prefill_* and decode_*."""

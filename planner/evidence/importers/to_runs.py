@@ -137,8 +137,7 @@ def _row(
         "engine_version": given.engine_version or r.engine_version,
         "bench": "user",
         "serving": r.serving if not given.layout() else "agg",
-        "linear_precision": "" if word in ("mxfp4", "int4") and moe else word,
-        "moe_precision": word if moe else "",
+        **_precisions(r, given, word, moe),
         "speculative": speculative if speculative == "none" else "unknown",
         "input_tokens": r.input_tokens,
         "output_tokens": r.output_tokens,
@@ -146,6 +145,13 @@ def _row(
         **layout,
         **{f"{m}_ms": None if s is None else s / MILLISECOND for m, s in seconds.items()},
     }
+
+
+def _precisions(r: BenchRecord, given: Given, word: str, moe: bool) -> dict[str, str]:
+    """Precision columns: one word holds for both kinds of weights, but 4-bit experts leave the others as they are."""
+    if r.moe_precision and given.precision is None:
+        return {"linear_precision": word, "moe_precision": precision_word(r.moe_precision, None)}
+    return {"linear_precision": "" if word in ("mxfp4", "int4") and moe else word, "moe_precision": word if moe else ""}
 
 
 def _flight(r: BenchRecord, given: Given) -> tuple[float | None, str]:

@@ -1,0 +1,54 @@
+"""What a file of measurements is, told from its content."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.evidence.importers.document import parse_document
+from planner.evidence.importers.reading import FORMATS, is_result
+from planner.evidence.logs import log_engine
+from planner.evidence.memory_table import COLUMNS, is_memory_table
+from planner.evidence.published import is_published
+from planner.evidence.runs import REQUIRED, is_end_to_end
+from planner.scenario.load import read_text
+from planner.units import MIB
+
+MAX_PROFILE_BYTES = 512 * MIB
+MAX_READ_WHOLE_BYTES = 64 * MIB
+
+
+def kind_of(path: Path) -> str:
+    """``memory`` or ``e2e`` for tables, ``results`` for a benchmark tool's report, ``log`` for a start-up log,
+    ``published`` for a collection of published points. Raises InputError for anything else."""
+    text = read_text(path, MAX_PROFILE_BYTES)
+    header = next(csv.reader(io.StringIO(text[: text.find("\n") + 1] or text)), [])
+    if is_memory_table(header):
+        return "memory"
+    if is_end_to_end(header):
+        return "e2e"
+    if len(text) <= MAX_READ_WHOLE_BYTES:
+        if is_published(text):
+            return "published"
+        if text.lstrip()[:1] not in ("{", "[") and log_engine(text):
+            return "log"
+        if text.strip() and _reads(text, path.name):
+            return "results"
+        if log_engine(text):
+            return "log"
+    wanted = f"columns {', '.join(REQUIRED)} and ttft_ms or tpot_ms; or {', '.join(COLUMNS)}"
+    tools = f"a start-up log of vLLM, SGLang or TensorRT-LLM, or a result file of {', '.join(FORMATS[:-1])}"
+    raise InputError(path.name, ", ".join(header[:12]) or "no header", f"needs {wanted}; or {tools}")
+
+
+def _reads(text: str, name: str) -> bool:
+    """Whether the text is a tool's report. Broken JSON or YAML is not, and its own error says where."""
+    try:
+        document = parse_document(text, name)
+    except InputError:
+        if text.lstrip()[:1] == "{":
+            raise
+        return False
+    return is_result(document)
