@@ -28,10 +28,14 @@ def memories(candidate: Candidate) -> dict[str, MemoryGib]:
 
 def memory_bar(candidate: Candidate) -> go.Figure:
     """One stacked bar per pool, GiB along x, with a line at the capacity."""
-    bars = memories(candidate)
+    return memory_bars(memories(candidate))
+
+
+def memory_bars(bars: dict[str, MemoryGib]) -> go.Figure:
+    """One stacked bar per budget. A term below zero (no room for it) is left out: the others pass the capacity then."""
     figure = go.Figure()
     for term, (name, _help) in memory_terms().items():
-        values = [getattr(m, term) for m in bars.values()]
+        values = [max(getattr(m, term), 0.0) for m in bars.values()]
         if not any(values):
             continue
         figure.add_bar(

@@ -1,0 +1,242 @@
+"""The KV calculator: bytes per token and sequence, how many sequences fit; paging beside reservation."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from planner.search.table import Workers
+from planner.ui.figures.common import CONFIG
+from planner.ui.figures.memory_page import admission_bars, sequences_by_length
+from planner.ui.formula import Formula
+from planner.ui.i18n import _
+from planner.ui.latex import num
+from planner.ui.numbers import count, percent, sig
+from planner.ui.sections.how import how
+from planner.ui.sections.memory_data import (
+    Admission,
+    KvAnswer,
+    KvLayers,
+    admission,
+    fit_curve,
+    kv_answer,
+    kv_formats,
+    kv_layers,
+)
+from planner.ui.subject import Subject
+from planner.ui.text import plain
+from planner.units import GIB, KIB, MIB
+
+
+def show(subject: Subject, w: Workers) -> None:
+    """Inputs, the three answers, the curve and the layers behind them."""
+    s = subject.setup
+    st.subheader(
+        _("KV calculator"),
+        help=_("Keys and values of past tokens, kept so that they are not computed again: the KV cache."),
+        anchor=False,
+    )
+    with st.container(horizontal=True, gap="small"):
+        formats = kv_formats()
+        kv_format = st.selectbox(
+            _("KV format"),
+            formats,
+            index=formats.index(s.precision.kv) if s.precision.kv in formats else 0,
+            key=f"memory.kv.format.{subject.key}",
+            help=_("Number format of cached values. The scenario's is the first; fp8 halves the cache."),
+        )
+        tokens = st.number_input(
+            _("Tokens in a sequence"),
+            min_value=1,
+            max_value=max(s.spec.max_context_tokens, 1),
+            value=min(max(round(float(s.traffic.mean_context)), 1), s.spec.max_context_tokens),
+            step=256,
+            key=f"memory.kv.tokens.{subject.key}",
+            help=_("Prompt and output so far. Starts at the mean of a request that is being answered."),
+        )
+    found = kv_answer(s, w, kv_format, int(tokens))
+    _metrics(found, int(tokens))
+    curve = fit_curve(s, w, kv_format)
+    if curve.paged.max() >= 1:
+        st.plotly_chart(
+            sequences_by_length(curve, float(tokens), s.longest_request),
+            config=CONFIG,
+            key="memory.kv.curve",
+            alt=_("Sequences that fit by their length"),
+        )
+    else:
+        st.warning(_("No sequence fits this worker: the other terms leave no room for the cache."))
+    layers = kv_layers(s.spec, kv_format, int(w.layouts.tp[0]))
+    _layers(layers)
+    how(
+        "memory.kv",
+        {
+            _("Bytes per token on one GPU"): _per_token(layers, found),
+            _("Compression by the latent"): _latent(found),
+        },
+    )
+
+
+def _metrics(found: KvAnswer, tokens: int) -> None:
+    values = (
+        (_("Per token and GPU"), _size(found.per_token), _("Cache that one more token takes on each GPU.")),
+        (
+            _("Per sequence and GPU"),
+            _size(found.per_sequence),
+            _("Cache of a sequence of {n} tokens. Windows keep no more than they see.").format(n=count(tokens)),
+        ),
+        (
+            _("Sequences in one worker"),
+            count(found.sequences),
+            _("Sequences of {n} tokens, in whole pages of the engine.").format(n=count(tokens)),
+        ),
+    )
+    for column, (name, value, meaning) in zip(st.columns(3, gap="small"), values, strict=True):
+        with column:
+            st.metric(name, value, help=meaning, border=True)
+    if found.uncompressed_ratio is not None:
+        st.caption(
+            _(
+                "Multi-head latent attention: the same heads cached as plain keys and values would take "
+                "{ratio} times as much per token."
+            ).format(ratio=sig(found.uncompressed_ratio))
+        )
+
+
+def _size(size: float) -> str:
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit:
+            return f"{sig(size / unit)} {name}"
+    return f"{sig(size)} B"
+
+
+def layer_kinds() -> dict[str, str]:
+    """Kinds of layers by what they cache."""
+    return {
+        "gqa": _("Full attention (grouped queries)"),
+        "mla": _("Latent attention (MLA)"),
+        "window": _("Sliding window"),
+        "linear": _("Linear attention (state)"),
+    }
+
+
+def _layers(layers: tuple[KvLayers, ...]) -> None:
+    kinds = layer_kinds()
+    table = pd.DataFrame(
+        {
+            _("Layers that cache so"): [kinds[g.kind] for g in layers],
+            _("Layers"): [g.layers for g in layers],
+            _("Values per token and layer"): [g.values for g in layers],
+            _("KiB per token"): [g.token_bytes / KIB for g in layers],
+            _("MiB per sequence, fixed"): [g.state_bytes / MIB for g in layers],
+            _("Window, tokens"): [g.window_tokens for g in layers],
+        }
+    )
+    table = table.loc[:, [c for c in table.columns if not table[c].isna().all() and not (table[c] == 0).all()]]
+    number = st.column_config.NumberColumn(format="%.3g")
+    st.dataframe(
+        table,
+        hide_index=True,
+        column_config={_("KiB per token"): number, _("MiB per sequence, fixed"): number},
+        alt=_("Cache by kind of layer, on one GPU"),
+    )
+
+
+def _per_token(layers: tuple[KvLayers, ...], found: KvAnswer) -> Formula:
+    parts = [rf"{g.layers} \cdot {num(g.token_bytes / g.layers, 5)}" for g in layers if g.token_bytes and g.layers] or [
+        "0"
+    ]
+    return Formula(
+        r"\sum_{\text{layers}} \text{values per token} \cdot \text{bytes per value}",
+        rf"{' + '.join(parts)} = {num(found.per_token, 5)}\ \text{{B}}",
+        _(
+            "Grouped queries: 2 × key-value heads of this GPU × head dimension. MLA: latent + rope dimension, on every "
+            "GPU of a tensor-parallel group. Windows stop growing when full; linear attention keeps a fixed state."
+        ),
+    )
+
+
+def _latent(found: KvAnswer) -> Formula | None:
+    if found.uncompressed_ratio is None:
+        return None
+    return Formula(
+        r"\frac{\text{heads} \cdot (d_{qk} + d_v) \cdot \text{layers}}{(d_{latent} + d_{rope}) \cdot \text{layers}}",
+        rf"\frac{{{num(found.uncompressed_ratio * found.per_token, 5)}}}{{{num(found.per_token, 5)}}}"
+        rf" = {num(found.uncompressed_ratio)}",
+        _("Against the same heads without the latent, not against another model."),
+    )
+
+
+def show_admission(subject: Subject, w: Workers) -> None:
+    """Reservation by maximum length and paging, side by side."""
+    a = admission(subject.setup, w)
+    st.subheader(
+        _("Reserve the longest request, or page as it grows?"),
+        help=_(
+            "An engine that reserves each request's longest possible length up front runs out of memory at low load. "
+            "Paging gives out blocks as tokens come."
+        ),
+        anchor=False,
+    )
+    if a.paged < 1:
+        st.warning(_("No request fits this worker: the other terms leave no room for the cache."))
+        return
+    st.markdown(_comparison(a))
+    st.plotly_chart(
+        admission_bars(a), config=CONFIG, key="memory.admission", alt=_("Requests that fit, by paging and reservation")
+    )
+    how(
+        "memory.admission",
+        {
+            _("Tokens that a running request holds"): Formula(
+                r"\bar{T} = E[I] + \frac{E[O^2]}{2\,E[O]}",
+                rf"\bar{{T}} = {num(a.mean_tokens)} \pm {num(a.std_tokens)}\ \text{{tokens}}",
+                _(
+                    "A look at a random moment finds long outputs more often, halfway through "
+                    "(length-biased sampling). I: input tokens, O: output tokens."
+                ),
+            ),
+            _("Requests that fit with certainty of 99 %"): Formula(
+                r"N\,\mu + z\,\sigma\sqrt{N} \le \text{KV cache}",
+                rf"z = 2.33:\ N = {num(a.paged_99)}",
+                _("μ and σ: bytes of a running request's pages; lengths of different requests are independent."),
+            ),
+            _("Unused part"): Formula(
+                r"1 - \frac{\mu}{\text{bytes}(T_{max})} \qquad 1 - \frac{\bar{T}}{b \cdot E[\text{blocks}]}",
+                rf"{num(100 * a.reserved_unused)}\,\% \qquad {num(100 * a.paged_unused, 2)}\,\%"
+                rf"\quad (T_{{max}} = {num(a.longest_tokens, 6)},\ b = {a.block_tokens})",
+                _(
+                    "Left: of a reserved slot, which holds the longest request in every layer, windowed ones too. "
+                    "Right: of pages of b tokens, the unfilled end of the last one."
+                ),
+            ),
+        },
+    )
+
+
+def _comparison(a: Admission) -> str:
+    if a.reserved < 1:
+        return plain_bold(
+            _(
+                "Paging holds **{paged}** requests of this traffic in one worker; reserving {longest} tokens for each "
+                "would hold **none**."
+            ),
+            a,
+        )
+    return plain_bold(
+        _(
+            "Paging holds **{paged}** requests of this traffic in one worker, reserving {longest} tokens for each "
+            "**{reserved}**: {unused} of every reserved slot would stay empty."
+        ),
+        a,
+    )
+
+
+def plain_bold(sentence: str, a: Admission) -> str:
+    """``sentence`` with the numbers of ``a`` put in."""
+    return sentence.format(
+        paged=plain(count(a.paged)),
+        longest=plain(count(a.longest_tokens)),
+        reserved=plain(count(a.reserved)),
+        unused=percent(a.reserved_unused),
+    )
