@@ -24,13 +24,13 @@ from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Estimate, Plan, Versions
 from planner.search.reasons import Refused, fitting_rejections, misses, rejections
 from planner.search.rejections import nearest_misses
-from planner.search.selection import Feasible, Key, distinct, frontier, ranked
+from planner.search.selection import Feasible, Key, by_objective, distinct, frontier, points, ranked
 from planner.search.setup import Hardware, Setup, setup
 from planner.search.table import Deployments, IntArray
 from planner.units import MILLISECOND
 
 LISTED = 30
-"""Candidates written out: the best operating point of as many layouts."""
+"""Candidates written out: the best operating point of as many layouts, and every point of the frontier."""
 
 
 def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
@@ -55,7 +55,9 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
         if why is not None:
             refused.append(why)
     feasible = Feasible(tables)
-    chosen = distinct(tables, ranked(feasible, scenario.objective), LISTED)
+    best_of_layouts = distinct(tables, ranked(feasible, scenario.objective), LISTED)
+    unbeaten = frontier(feasible)
+    chosen = by_objective(tables, list(dict.fromkeys([*best_of_layouts, *unbeaten])), scenario.objective)
     found = _written(s, tables, chosen)
     used = [hw for hw, _ in fits.values()]
     best = found[0] if found else None
@@ -70,8 +72,8 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
         ),
         versions=versions(s.catalog),
         candidates=tuple(found),
-        pareto=frontier(
-            feasible, {key: i for i, key in enumerate(chosen, start=1)}, float(s.traffic.output_tokens)
+        pareto=points(
+            tables, unbeaten, {key: i for i, key in enumerate(chosen, start=1)}, float(s.traffic.output_tokens)
         ),
         rejected=rejections(s, tables, tuple(fits.values()), refused),
         nearest_misses=() if found else misses(s, tables, tuple(fits.values()), refused),

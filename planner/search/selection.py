@@ -21,6 +21,8 @@ Key = tuple[int, int]
 
 FRONTIER_RESOLUTION = 0.03
 """Relative step within which frontier points count as one."""
+FRONTIER_POINTS = 60
+"""Frontier points written out; where there are more, a coarser step thins them."""
 SHORTLIST = 20_000
 """Feasible deployments sorted at first: the best by the objective alone; more follow where these do not suffice."""
 
@@ -108,19 +110,38 @@ def distinct(tables: list[Deployments], order: Iterator[Key], most: int) -> list
     return list(chosen.values())
 
 
-def frontier(feasible: Feasible, ranks: Mapping[Key, int], output_tokens: float) -> tuple[ParetoPoint, ...]:
+def by_objective(tables: list[Deployments], keys: list[Key], wanted: str) -> list[Key]:
+    """``keys``, best first."""
+    columns = {}
+    for name, column in COLUMNS.items():
+        of_table = {t: np.asarray(column(tables[t]), dtype=float) for t in {t for t, _ in keys}}
+        columns[name] = np.array([of_table[t][row] for t, row in keys])
+    return [keys[i] for i in rank(columns, wanted)] if keys else []
+
+
+def frontier(feasible: Feasible) -> list[Key]:
     """Feasible deployments that no other beats in GPUs, cost, output per GPU, TTFT and TPOT together."""
     if not len(feasible):
-        return ()
+        return []
     names: list[tuple[str, Direction]] = [("gpus", "min"), ("goodput_rps", "max"), ("ttft_s", "min"), ("tbt_s", "min")]
     objectives, directions = [feasible.column(n) for n, _ in names], [d for _, d in names]
     cost = feasible.column("usd_per_mtok")
     if np.isfinite(cost).any():  # a price that is not known takes no part in the comparison
         objectives.append(cost)
         directions.append("min")
-    keep = pareto_sample(objectives, directions, FRONTIER_RESOLUTION)
-    points = [_point(feasible.tables[t], i, ranks.get((t, i)), output_tokens) for t, i in feasible.keys(keep)]
-    return tuple(sorted(points, key=lambda p: (p.usd_per_mtok_output or np.inf, p.tpot_ms)))
+    step = FRONTIER_RESOLUTION
+    keep = pareto_sample(objectives, directions, step)
+    while keep.size > FRONTIER_POINTS and (step := 1.5 * step) < 1.0:
+        keep = keep[pareto_sample([o[keep] for o in objectives], directions, step)]
+    return list(feasible.keys(keep))
+
+
+def points(
+    tables: list[Deployments], keys: list[Key], ranks: Mapping[Key, int], output_tokens: float
+) -> tuple[ParetoPoint, ...]:
+    """Frontier points as the plan lists them, cheapest first."""
+    found = [_point(tables[t], i, ranks.get((t, i)), output_tokens) for t, i in keys]
+    return tuple(sorted(found, key=lambda p: (p.usd_per_mtok_output or np.inf, p.tpot_ms)))
 
 
 def _point(table: Deployments, i: int, place: int | None, output_tokens: float) -> ParetoPoint:
