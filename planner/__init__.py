@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from planner.scenario.schema import Scenario
     from planner.search.plan_schema import Candidate, Estimate, Plan
     from planner.search.planning import estimate, plan
+    from planner.sweeps.run import sweep
 
 __version__ = "0.1.0"
 
@@ -40,6 +41,7 @@ _EXPORTS = {
     "load_scenario": "planner.scenario.load",
     "memory_budget": "planner.memory.budget",
     "plan": "planner.search.planning",
+    "sweep": "planner.sweeps.run",
 }
 
 _SUBMODULES = ("catalog", "sheet")
@@ -60,6 +62,7 @@ __all__ = [
     "memory_budget",
     "plan",
     "sheet",
+    "sweep",
 ]
 
 

@@ -13,9 +13,12 @@ from planner.cli import (
     catalog_cmd,
     compare_cmd,
     estimate_cmd,
+    export_cmd,
     memory_cmd,
     plan_cmd,
     schema_cmd,
+    sheet_cmd,
+    sweep_cmd,
     validate_cmd,
 )
 from planner.cli.options import EXIT_BAD_INPUT, EXIT_INFEASIBLE
@@ -38,6 +41,9 @@ app.command("import-model")(catalog_cmd.import_model_command)
 app.command("schema")(schema_cmd.schema_command)
 app.command("validate")(validate_cmd.validate_command)
 app.command("compare")(compare_cmd.compare_command)
+app.command("export")(export_cmd.export_command)
+app.command("sheet")(sheet_cmd.sheet_command)
+app.command("sweep")(sweep_cmd.sweep_command)
 app.add_typer(calibrate_cmd.app, name="calibrate")
 
 

@@ -1,0 +1,29 @@
+"""``planner export``: a plan as engine launch, Kubernetes manifest or report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import OutOption
+from planner.cli.output import log, write_text
+from planner.cli.plan_cmd import read_plan
+from planner.export.formats import FORMATS, export_text
+
+
+def export_command(
+    plan: Annotated[Path, typer.Argument(help="Plan YAML, as written by planner plan SCENARIO.yaml --out.")],
+    format: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
+    candidate: Annotated[int, typer.Option("--candidate", min=1, help="Rank of the candidate.")] = 1,
+    out: OutOption = None,
+) -> int:
+    """Write one candidate of a plan for an engine, for Kubernetes or for people."""
+    text = export_text(read_plan(plan), format, candidate)
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+        log(f"{format} written to {out}")
+    return 0

@@ -1,0 +1,73 @@
+"""``planner sheet``: a plan as a workbook; ``planner sheet run``: a table of scenarios filled in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import EXIT_BAD_INPUT, JsonOption, OutOption
+from planner.cli.output import log, print_json
+from planner.cli.plan_cmd import read_plan
+from planner.errors import InputError
+
+
+def sheet_command(
+    words: Annotated[
+        list[str], typer.Argument(metavar="PLAN.yaml | run IN.xlsx OUT.xlsx | template OUT.xlsx", show_default=False)
+    ],
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Write a plan as a workbook with live prices, or fill in a workbook of scenarios, one a row."""
+    if words[0] == "run":
+        if len(words) != 3:
+            raise InputError("sheet run", " ".join(words[1:]), "two files: IN.xlsx OUT.xlsx")
+        return _run(Path(words[1]), Path(words[2]), as_json)
+    if words[0] == "template":
+        if len(words) != 2:
+            raise InputError("sheet template", " ".join(words[1:]), "one file: OUT.xlsx")
+        return _template(Path(words[1]))
+    if len(words) != 1 or out is None:
+        raise InputError("sheet", " ".join(words), "PLAN.yaml --out PLAN.xlsx, or run IN.xlsx OUT.xlsx")
+    from planner.export.workbook.plan_book import write_plan_book
+
+    write_plan_book(read_plan(Path(words[0])), out)
+    log(f"workbook written to {out}")
+    return 0
+
+
+def _run(source: Path, target: Path, as_json: bool) -> int:
+    """Exit 2 where a row is wrong: the file is written all the same, with the message in the row."""
+    from planner.export.workbook.table_book import fill_table
+    from planner.sheet.rows import check_columns
+    from planner.sheet.table import answer
+
+    counts = fill_table(
+        source, target, answer, check_columns, lambda done, total, status: log(f"row {done} of {total}: {status}")
+    )
+    summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no rows"
+    log(f"{target}: {summary}")
+    if as_json:
+        print_json({"rows": sum(counts.values()), "by_status": counts, "out": str(target)})
+    return EXIT_BAD_INPUT if counts.get("error") else 0
+
+
+def _template(target: Path) -> int:
+    from planner.export.workbook.table_book import template
+    from planner.sheet.rows import COLUMNS
+
+    example = {
+        "name": "chat on H200",
+        "model": "deepseek-r1",
+        "node": "dgx-h200",
+        "engine": "sglang",
+        "input_tokens": 1500,
+        "output_tokens": 500,
+        "rate_rps": 10,
+        "tpot_limit_ms": 50,
+    }
+    template(target, {name: column.meaning for name, column in COLUMNS.items()}, example)
+    log(f"table to fill in written to {target}")
+    return 0

@@ -1,0 +1,47 @@
+"""``planner sweep``: a grid of scenarios, planned in parallel, to CSV or Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.cli.options import EXIT_BAD_INPUT, JsonOption
+from planner.cli.output import log, print_json
+
+
+def sweep_command(
+    file: Annotated[Path, typer.Argument(help="Grid YAML: base scenario and lists of values by dotted key.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="CSV or Parquet file; a sweep goes on there.")
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", min=1, max=1024, help="Processes; 1 works in this one.")] = 1,
+    as_json: JsonOption = False,
+) -> int:
+    """Plan every combination of a grid; a scenario that fails keeps its row with the reason."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from planner.search.record import Record
+    from planner.sweeps.grid import load_grid
+    from planner.sweeps.run import sweep
+
+    def told(done: int, total: int, row: Record) -> None:
+        log(f"{done} of {total}: {row['status']} {row['name']}")
+
+    def pool() -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+    rows = sweep(load_grid(file), pool if workers > 1 else None, out, progress=told)
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[str(row["status"])] = counts.get(str(row["status"]), 0) + 1
+    if as_json:
+        print_json({"rows": rows, "by_status": counts})
+    elif out is None:
+        from planner.cli.render_sweep import render_sweep
+
+        render_sweep(rows)
+    log(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
+    return EXIT_BAD_INPUT if counts.get("error") or counts.get("lost") else 0

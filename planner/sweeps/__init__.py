@@ -1,0 +1,1 @@
+"""Fleets of scenarios: grids, any executor, results that survive an interruption."""
