@@ -197,11 +197,13 @@ def misses(
     return tuple(sorted(found, key=_distance)[:count])
 
 
-def _distance(miss: NearestMiss) -> float:
+def _distance(miss: NearestMiss) -> tuple[bool, float]:
+    """Who misses a limit has passed memory and the rest, so it comes first; then by how little is missing."""
+    early = not miss.reason.startswith("slo_")
     if not miss.needed or not miss.available:
-        return float("inf")
+        return early, float("inf")
     ratio = miss.needed / miss.available
-    return ratio if miss.reason != "rate" else 1.0 / ratio
+    return early, ratio if miss.reason != "rate" else 1.0 / ratio
 
 
 def fitting_rejections(s: Setup, hw: Hardware, layout: Layouts) -> tuple[Fitting, tuple[Rejection, ...]]:

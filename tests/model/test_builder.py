@@ -45,7 +45,8 @@ def test_deepseek_v3_attention_gemms(cat: Catalog) -> None:
         ("deepseek-v2-lite", {"q", "kv_a", "kv_b", "o", "gate_up", "down", "router", "experts_gate_up", "experts_down",
                               "shared_gate_up", "shared_down", "head"}),
         ("qwen3-next-80b-a3b", {"linear_in", "linear_ba", "linear_out", "qkv", "o", "router", "shared_gate",
-                                "shared_gate_up", "shared_down", "experts_gate_up", "experts_down", "mtp_proj", "head"}),
+                                "shared_gate_up", "shared_down", "experts_gate_up", "experts_down", "mtp_proj",
+                                "head"}),
         ("gemma-2-27b", {"qkv", "o", "gate_up", "down", "head"}),
     ],
 )  # fmt: skip
