@@ -10,7 +10,7 @@ run: $(VENV)/.ready
 	$(BIN)/streamlit run app.py --server.port $(PORT)
 
 test: lint
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist loadfile
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

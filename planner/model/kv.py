@@ -4,7 +4,8 @@ Per layer and token on one rank of ``tp``:
 
 * GQA (MHA, MQA): 2 x ceil(kv_heads / tp) x head_dim values; with more ranks than KV heads, heads are replicated.
 * MLA: kv_lora_rank + qk_rope_head_dim values whatever tp is: heads share the latent, each rank holds it whole.
-* Sparse-attention indexer (DeepSeek-V3.2): index_head_dim fp8 values and an fp32 scale for each 128 of them, replicated.
+* Sparse-attention indexer (DeepSeek-V3.2): index_head_dim fp8 values and an fp32 scale for each 128 of them,
+  replicated.
 * Window or chunk layers: as GQA, but no more tokens than the window.
 * Linear attention: nothing per token; per sequence a delta-rule state and the last conv_kernel - 1 inputs of the
   convolution.
