@@ -33,6 +33,10 @@ def entries() -> dict[str, list[Entry]]:
         _("Answer"): [
             Entry("plan", _("Plan"), _("What would it take?"), "target"),
         ],
+        _("Look inside"): [
+            Entry("memory", _("Memory and precision"), _("What fills a GPU, and what fits into the rest?"), "memory"),
+            Entry("layout", _("Layout and topology"), _("Where do the ranks lie, and what do they send?"), "lan"),
+        ],
     }
 
 

@@ -1,0 +1,91 @@
+"""The accelerator's roof, and where the operators of a plan's steps stand under it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+
+from planner.ui import palette
+from planner.ui.figures.common import finish
+from planner.ui.i18n import _
+from planner.ui.numbers import duration, percent, sig
+from planner.ui.sections.layout_data import OperatorPoint
+from planner.ui.text import label
+from planner.ui.words import bounds, phases, term_name
+from planner.units import TERA
+
+HEIGHT = 480
+NAMED = 3
+"""Operators of a phase that are named in the figure, largest first; hovering names all."""
+DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], bandwidth: float) -> go.Figure:
+    """TFLOP/s (log) by FLOPs per byte (log). ``peaks`` in FLOP/s by data type, ``bandwidth`` in B/s."""
+    figure = go.Figure()
+    used = {k: v for k, v in peaks.items() if k in {p.compute for p in points}} or dict(peaks)
+    x = [p.intensity for p in points]
+    left = min([*x, 1.0]) / 2
+    right = max([*x, *(peak / bandwidth for peak in used.values())]) * 3
+    for dash, (kind, peak) in zip(DASHES, sorted(used.items(), key=lambda kv: kv[1]), strict=False):
+        ridge = peak / bandwidth
+        figure.add_scatter(
+            x=[left, ridge, right],
+            y=[left * bandwidth / TERA, peak / TERA, peak / TERA],
+            mode="lines",
+            line={"color": palette.GREY, "width": 2, "dash": dash},
+            name=_("roof, {kind}").format(kind=label(kind)),
+            hovertemplate=_("{kind}: {peak} TFLOP/s, {bw} TB/s, ridge at {ridge} FLOP/B").format(
+                kind=label(kind), peak=sig(peak / TERA), bw=sig(bandwidth / TERA), ridge=sig(ridge)
+            )
+            + "<extra></extra>",
+        )
+    for phase in dict.fromkeys(p.phase for p in points):
+        members = sorted((p for p in points if p.phase == phase), key=lambda p: -p.ms)
+        _phase(figure, members, phase)
+    figure.update_xaxes(title_text=_("FLOPs per byte moved"), type="log", tickformat="~s", dtick=1)
+    lowest = min([p.flops_per_s / TERA for p in points], default=1.0)
+    top = max(used.values()) / TERA
+    figure.update_yaxes(
+        title_text=_("TFLOP/s of one GPU"),
+        type="log",
+        tickformat=".3~g",
+        dtick=1,
+        range=[float(np.log10(min(lowest, top / 100) / 2)), float(np.log10(top * 2))],
+    )
+    return finish(figure, HEIGHT)
+
+
+def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str) -> None:
+    symbol = "circle" if phase == "decode" else "square"
+    figure.add_scatter(
+        x=[p.intensity for p in members],
+        y=[p.flops_per_s / TERA for p in members],
+        mode="markers+text",
+        marker={
+            "symbol": symbol,
+            "size": [9 + 22 * p.share**0.5 for p in members],
+            "color": [palette.BOUND.get(p.bound or "", palette.UNKNOWN) for p in members],
+            "opacity": 0.85,
+            "line": {"width": 1, "color": "white"},
+        },
+        text=[label(term_name(p.term)) if i < NAMED else "" for i, p in enumerate(members)],
+        textposition="top left" if phase == "decode" else "bottom left",
+        textfont={"size": 11},
+        name=label(phases()[phase]),
+        customdata=[_hover(p) for p in members],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
+
+
+def _hover(p: OperatorPoint) -> str:
+    lines = [
+        f"<b>{label(term_name(p.term))}</b> · {label(phases()[p.phase])}",
+        _("{ms}, {share} of the step").format(ms=duration(p.ms), share=percent(p.share)),
+        _("{flops} TFLOP/s at {intensity} FLOP/B").format(flops=sig(p.flops_per_s / TERA), intensity=sig(p.intensity)),
+    ]
+    if p.bound:
+        lines.append(_("Limited by {bound}").format(bound=label(bounds()[p.bound])))
+    return "<br>".join(lines)

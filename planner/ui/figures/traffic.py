@@ -1,0 +1,95 @@
+"""What ranks send: bytes by kind and tier, and the matrix of who sends to whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from planner.ui import palette
+from planner.ui.figures.common import finish
+from planner.ui.i18n import _
+from planner.ui.numbers import sig
+from planner.ui.sections.layout_data import Sent
+from planner.ui.text import label
+from planner.units import MIB
+
+ROW_PX, FRAME_PX = 40, 110
+MATRIX_PX = 430
+TIER = {"scale_up": palette.GREEN, "network": palette.PINK}
+
+
+def kinds() -> dict[str, str]:
+    """Kinds of communication in words."""
+    return {
+        "tp_all_reduce": _("Sums of slices (TP all-reduce)"),
+        "moe_gather": _("Tokens gathered around experts"),
+        "moe_dispatch": _("Tokens to experts (dispatch)"),
+        "moe_combine": _("Expert outputs back (combine)"),
+        "pp_send": _("To the next stage (PP)"),
+    }
+
+
+def tiers() -> dict[str, str]:
+    """Tiers of the fabric in words."""
+    return {"scale_up": _("inside the fast domain"), "network": _("over the network")}
+
+
+def traffic_bars(sent: tuple[Sent, ...]) -> go.Figure:
+    """MiB that one GPU sends in a step, by kind, stacked by tier."""
+    figure = go.Figure()
+    names = [label(kinds()[s.kind]) for s in sent]
+    for tier, words in tiers().items():
+        values = [getattr(s, tier) / MIB for s in sent]
+        if not any(values):
+            continue
+        figure.add_bar(
+            orientation="h",
+            y=names,
+            x=values,
+            name=label(words),
+            marker={"color": TIER[tier]},
+            customdata=[[sig(v)] for v in values],
+            hovertemplate="<b>%{y}</b><br>%{customdata[0]} MiB " + label(words) + "<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.35)
+    figure.update_xaxes(title_text=_("MiB sent by one GPU in a step"), rangemode="tozero")
+    figure.update_yaxes(autorange="reversed")
+    return finish(figure, FRAME_PX + ROW_PX * max(len(sent), 2))
+
+
+def traffic_heatmap(matrix: NDArray[np.float64], domain: int) -> go.Figure:
+    """Who sends to whom, MiB per step on a logarithmic colour scale; lines between fast domains."""
+    size = matrix.shape[0]
+    mib = matrix / MIB
+    shown = np.where(mib > 0, np.log10(np.maximum(mib, 1e-9)), np.nan)
+    figure = go.Figure()
+    low, high = float(np.nanmin(shown)), float(np.nanmax(shown))
+    ticks = np.arange(np.floor(low), np.ceil(high) + 1)
+    figure.add_heatmap(
+        z=shown,
+        x=list(range(size)),
+        y=list(range(size)),
+        zmin=low - (0.5 if high - low < 0.1 else 0.0),
+        zmax=high,
+        colorscale="Cividis",
+        customdata=mib,
+        hovertemplate=_("rank %{y} → rank %{x}: %{customdata:.3g} MiB") + "<extra></extra>",
+        colorbar={
+            "title": {"text": "MiB", "side": "top"},
+            "tickvals": ticks.tolist(),
+            "ticktext": [f"{10.0**t:.3g}" for t in ticks],
+            "thickness": 12,
+            "len": 0.9,
+        },
+    )
+    if domain < size:
+        for edge in range(domain, size, domain):
+            for ends in (
+                {"x0": edge - 0.5, "x1": edge - 0.5, "y0": -0.5, "y1": size - 0.5},
+                {"y0": edge - 0.5, "y1": edge - 0.5, "x0": -0.5, "x1": size - 0.5},
+            ):
+                figure.add_shape(type="line", line={"color": palette.GREY, "width": 1}, **ends)
+    figure.update_xaxes(title_text=_("to rank"), constrain="domain", showgrid=False)
+    figure.update_yaxes(title_text=_("from rank"), autorange="reversed", showgrid=False)
+    return finish(figure, MATRIX_PX)
