@@ -16,6 +16,7 @@ from planner.cli import (
     export_cmd,
     memory_cmd,
     plan_cmd,
+    replay_cmd,
     schema_cmd,
     sheet_cmd,
     sweep_cmd,
@@ -34,6 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("plan")(plan_cmd.plan_command)
+app.command("replay")(replay_cmd.replay_command)
 app.command("estimate")(estimate_cmd.estimate_command)
 app.command("memory")(memory_cmd.memory_command)
 app.command("catalog")(catalog_cmd.catalog_command)

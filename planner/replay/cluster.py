@@ -71,7 +71,7 @@ class _Cluster:
             ]
             self.split = True
         self.loads = {id(w): 0 for w in [*self.entries, *self.decoders]}
-        self.link_free = [0.0] * len(self.entries)
+        self.link_free: dict[int, float] = {}
         self.events: list[tuple[float, int, int, Payload]] = []
         self.order = 0
         self.turn = 0
@@ -129,7 +129,9 @@ class _Cluster:
         if kind == STEP:
             assert worker is not None
             if worker.version == version:
+                worker.settling = True
                 self._completed(worker, worker.complete())
+                worker.settling = False
                 self._plan(worker)
         elif kind == HANDOVER:
             self._hand_over(i)
@@ -158,7 +160,7 @@ class _Cluster:
         """The next request of the trace enters."""
         i = self.next
         self.next += 1
-        self.ledger.arrival[i] = at
+        self.ledger.arrived(i, at)
         self.inside += 1
         most = self.rules.admission.most_waiting
         worker = self._choose(self.entries, i)
@@ -202,6 +204,8 @@ class _Cluster:
 
     def _kick(self, worker: Worker) -> None:
         """Something came to a worker: it starts, or stops its jump at the end of the step under way."""
+        if worker.settling:
+            return
         if worker.step is None:
             self._plan(worker)
         else:
@@ -221,9 +225,10 @@ class _Cluster:
         for rank, prompt in done.computed:
             assert self.transfer is not None
             self.loads[id(worker)] -= 1
-            start = max(self.now, self.link_free[worker.index])
-            end = start + self.transfer.seconds(float(prompt.past + prompt.need))
-            self.link_free[worker.index] = start + self.transfer.seconds_per_token * (prompt.past + prompt.need)
+            tokens = prompt.past + prompt.need
+            start = max(self.now, self.link_free.get(id(rank), 0.0))
+            self.link_free[id(rank)] = start + self.transfer.seconds_per_token * tokens
+            end = start + self.transfer.seconds(float(tokens))
             self._announce(end, HANDOVER, i=prompt.request)
             self._announce(end, SENT, worker, held=(rank, prompt))
 

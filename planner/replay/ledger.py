@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from planner.replay.settings import Rules
+from planner.replay.settings import Rules, counted_range
 from planner.replay.trace import Trace
 
 UNSET = -1.0
@@ -38,6 +38,9 @@ class Ledger:
         """Gaps above each limit."""
         self.gap_s: list[float] = []
         self.gap_count: list[float] = []
+        self.gap_window: list[int | None] = [0, None]
+        """Gaps that are counted: those between the first and the last counted arrival."""
+        self._counted = counted_range(n, rules)
         self._speculation = rules.speculation.distribution if rules.speculation.acceptance else None
         self._rng = np.random.default_rng(rules.seed)
 
@@ -65,6 +68,15 @@ class Ledger:
             if at < drawn.size:
                 return steps + at + 1
             steps, done = steps + drawn.size, int(drawn[-1])
+
+    def arrived(self, i: int, now: float) -> None:
+        """Request ``i`` comes in: the counted window of gaps opens or closes with it."""
+        self.arrival[i] = now
+        first, end = self._counted
+        if i == first:
+            self.gap_window[0] = len(self.gap_s)
+        elif i == end:
+            self.gap_window[1] = len(self.gap_s)
 
     def gap(self, seconds: float, count: float = 1.0) -> None:
         """``count`` steps of one request each took ``seconds`` since that request's token before."""

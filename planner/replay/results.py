@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.replay.ledger import Ledger
-from planner.replay.settings import Limits, Rules
+from planner.replay.settings import Limits, Rules, counted_range
 from planner.replay.trace import Trace
 from planner.units import MILLISECOND
 
@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 PERCENTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
+MIDDLE = (0.1, 0.9)
+"""Part of the counted requests, by time of leaving, that throughput is measured over."""
 DIGITS = 6
 """Significant digits of what is printed."""
 
@@ -42,6 +44,8 @@ class Replayed:
     rejected: BoolArray
     restarts: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
+    counted: BoolArray
+    """Requests that statistics are over: all but those of the warm-up and the end."""
     gap_s: Array
     """Gaps between tokens with ``gap_tokens`` of each, not by request."""
     gap_tokens: Array
@@ -55,42 +59,38 @@ class Replayed:
     span_s: float
     tokens_out: int
 
-    def window(self, warmup: float = 0.0) -> BoolArray:
-        """Requests that count: those after the first ``warmup`` part of arrivals."""
-        skip = int(warmup * self.arrival_s.size)
-        order = np.argsort(self.arrival_s, kind="stable")
-        inside = np.ones(self.arrival_s.size, dtype=bool)
-        inside[order[:skip]] = False
-        return inside
+    @property
+    def throughput_rps(self) -> float:
+        """Rate at which the counted requests leave, over the middle of them by time of leaving.
 
-    def throughput_rps(self, warmup: float = 0.0) -> float:
-        """Completions per second between the first and the last counted arrival (over all time where all arrive at
-        once)."""
-        return _rate(self.arrival_s, self._finish, self.window(warmup), ~self.rejected, self.span_s)
-
-    def goodput_rps(self, warmup: float = 0.0) -> float:
-        """Completions within every limit per second, like :meth:`throughput_rps`."""
-        window = self.window(warmup) & ~self.rejected
-        return self.throughput_rps(warmup) * float(self.good[window].mean()) if window.any() else 0.0
+        Their first and last ones are set apart because requests that entered together leave at different times.
+        """
+        leaving = np.sort((self.arrival_s + self.e2e_s)[self.counted & ~self.rejected])
+        if leaving.size < 2:
+            return float(leaving.size) / self.span_s
+        first, last = (int(part * (leaving.size - 1)) for part in MIDDLE)
+        return float(last - first) / max(float(leaving[last] - leaving[first]), 1e-12)
 
     @property
-    def _finish(self) -> Array:
-        return self.arrival_s + self.e2e_s
+    def goodput_rps(self) -> float:
+        """Completions within every limit per second: throughput times the good part of the counted requests served."""
+        served = self.counted & ~self.rejected
+        return self.throughput_rps * float(self.good[served].mean()) if served.any() else 0.0
 
-    def summary(self, warmup: float = 0.0) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """The keys of ``planner replay --json``: milliseconds, requests per second, shares."""
-        window = self.window(warmup) & ~self.rejected
-        tokens = float(self.output_tokens[window].sum())
-        throughput = self.throughput_rps(warmup)
+        served = self.counted & ~self.rejected
+        throughput = self.throughput_rps
+        tokens = float(self.output_tokens[served].mean()) if served.any() else 0.0
         return {
-            "ttft_ms": spread(self.ttft_s[window]),
+            "ttft_ms": spread(self.ttft_s[served]),
             "tbt_ms": spread(self.gap_s, self.gap_tokens),
-            "tpot_ms": spread(self.tpot_s[window & (self.output_tokens > 1)]),
-            "e2e_ms": spread(self.e2e_s[window]),
+            "tpot_ms": spread(self.tpot_s[served & (self.output_tokens > 1)]),
+            "e2e_ms": spread(self.e2e_s[served]),
             "throughput_rps": digits(throughput),
-            "goodput_rps": digits(self.goodput_rps(warmup)),
-            "completion_rate": digits(float((~self.rejected)[self.window(warmup)].mean())),
-            "output_tokens_per_s": digits(throughput * tokens / max(int(window.sum()), 1)),
+            "goodput_rps": digits(self.goodput_rps),
+            "completion_rate": digits(float((~self.rejected)[self.counted].mean())),
+            "output_tokens_per_s": digits(throughput * tokens),
         }
 
     def occupancy(self) -> dict[str, float]:
@@ -118,7 +118,8 @@ def replayed(
         tpot = np.where(out > 1, (e2e - ttft) / (out - 1), np.nan)
     for column in (ttft, e2e, tpot):
         column[rejected] = np.nan
-    values, counts = _token_gaps(np.array(ledger.gap_s), np.array(ledger.gap_count), rules)
+    kept = slice(*ledger.gap_window)
+    values, counts = _token_gaps(np.array(ledger.gap_s[kept]), np.array(ledger.gap_count[kept]), rules)
     span = max(end - float(arrival.min()), 1e-12)
     share = 1.0 / (span * len(workers))
     decode_s = sum(w.busy_s - (0.0 if w.kind.scheduler.mixed else w.prompt_s) for w in workers if not w.prefill_only)
@@ -133,6 +134,7 @@ def replayed(
         rejected=rejected,
         restarts=np.array(ledger.restarts, dtype=np.int64),
         cached_tokens=np.array(ledger.cached, dtype=np.int64),
+        counted=_counted(arrival, rules),
         gap_s=values,
         gap_tokens=counts,
         busy_share=sum(w.busy_s for w in workers) * share,
@@ -152,6 +154,12 @@ def _token_gaps(steps_s: Array, count: Array, rules: Rules) -> tuple[Array, Arra
     return np.concatenate([v for v, _ in parts]), np.concatenate([c for _, c in parts])
 
 
+def _counted(arrival: Array, rules: Rules) -> BoolArray:
+    inside = np.zeros(arrival.size, dtype=bool)
+    inside[np.argsort(arrival, kind="stable")[slice(*counted_range(arrival.size, rules))]] = True
+    return inside
+
+
 def _within(limits: Limits, ttft: Array, tpot: Array, e2e: Array, out: NDArray[np.int64], ledger: Ledger) -> BoolArray:
     good = np.ones(ttft.size, dtype=bool)
     if limits.ttft_s is not None:
@@ -163,13 +171,6 @@ def _within(limits: Limits, ttft: Array, tpot: Array, e2e: Array, out: NDArray[n
     for (_, share), over in zip(limits.tbt_s, ledger.over, strict=True):
         good &= np.array(over) <= (1.0 - share) * np.maximum(out - 1, 0) + 1e-9
     return good
-
-
-def _rate(arrival: Array, finish: Array, window: BoolArray, counted: BoolArray, span: float) -> float:
-    first, last = float(arrival[window].min()), float(arrival[window].max())
-    if last <= first:
-        return float(counted.sum()) / span
-    return float((counted & (finish > first) & (finish <= last)).sum()) / (last - first)
 
 
 def spread(values: Array, weights: ArrayLike | None = None) -> dict[str, float | None]:

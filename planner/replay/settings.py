@@ -170,3 +170,13 @@ class Rules:
     concurrency: int | None = None
     """Closed loop: so many requests in flight, the next one enters as one leaves. None follows the trace's times."""
     seed: int = 0
+    warmup: float = 0.0
+    """Part of the requests, in order of arrival, that is replayed first and not counted."""
+    cooldown: float = 0.0
+    """The same of the last ones: they see the deployment empty."""
+
+
+def counted_range(n: int, rules: Rules) -> tuple[int, int]:
+    """First and behind-the-last of ``n`` arrivals that statistics are over; at least one."""
+    first = min(int(rules.warmup * n), n - 1)
+    return first, max(n - int(rules.cooldown * n), first + 1)

@@ -94,10 +94,18 @@ class Trace:
         """The first ``n`` requests."""
         if n < 1:
             raise InputError("requests", n, "at least 1")
-        n = min(n, len(self))
-        columns = {c: getattr(self, c)[:n] for c in ("arrival_s", "input_tokens", "output_tokens", "priority")}
-        starts = self.block_starts[: n + 1]
-        return replace(self, **columns, block_starts=starts, block_ids=self.block_ids[: starts[-1]])
+        return self.where(np.arange(len(self)) < n)
+
+    def where(self, keep: NDArray[np.bool_]) -> Trace:
+        """The requests of a mask (n,), at their times."""
+        if keep.all():
+            return self
+        rows = np.flatnonzero(keep)
+        if not rows.size:
+            raise InputError("trace", self.name, "at least one request")
+        columns = {c: getattr(self, c)[rows] for c in ("arrival_s", "input_tokens", "output_tokens", "priority")}
+        ids, starts = _reordered((self.block_ids, self.block_starts), rows)
+        return replace(self, **columns, block_ids=ids, block_starts=starts)
 
     def at_rate(self, rate_rps: float) -> Trace:
         """The same requests with their gaps stretched so that the mean rate is ``rate_rps``."""

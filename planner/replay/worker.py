@@ -57,6 +57,8 @@ class Worker:
         self.version = 0
         """Changes with every plan: an end of step that was announced for an older one is void."""
         self.up = True
+        self.settling = False
+        """Its last step is being booked; it plans when that is done, whatever comes in meanwhile."""
         self.busy_s = self.prompt_s = self.sequence_s = 0.0
         self._k = 0
         self._n = 0

@@ -1,0 +1,225 @@
+"""``planner replay``: step-by-step continuous batching of a trace on a plan's candidate, beside the closed forms."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.options import CatalogOption, JsonOption, OutOption
+from planner.cli.output import console, log, print_json, table
+from planner.cli.plan_cmd import read_plan, read_question
+from planner.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from planner.layout.layouts import Layouts
+    from planner.replay.cluster import Progress
+    from planner.replay.trace import Trace
+    from planner.search.ladder import Ladder
+    from planner.search.plan_schema import Candidate
+    from planner.search.replays import ReplayAnswer
+
+RATES = (("throughput_rps", "requests/s"), ("goodput_rps", "good requests/s"), ("completion_rate", "completed"))
+TIMES = (("ttft_ms", "TTFT ms"), ("tbt_ms", "TBT ms"), ("tpot_ms", "TPOT ms"), ("e2e_ms", "whole request ms"))
+
+
+def replay_command(
+    scenario: Annotated[Path, typer.Argument(help="Scenario YAML, or a plan YAML whose first candidate is replayed.")],
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", help="Trace of Mooncake, Bailian, Azure, BurstGPT, Vidur or LLMServingSim."),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", help="A fixed trace: short_qa, long_document_qa or long_reasoning.")
+    ] = None,
+    requests: Annotated[
+        int | None, typer.Option("--requests", min=1, help="Requests to replay; absent means the whole trace.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Requests per second: gaps of the trace are stretched to it.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same result.")] = 0,
+    routing: Annotated[
+        str, typer.Option("--routing", help="round_robin, least_loaded or prefix_aware.")
+    ] = "least_loaded",
+    prefix_cache: Annotated[
+        bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Whether prefix blocks are kept and reused.")
+    ] = True,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="One replica at fixed concurrency, then one technique added at a time.")
+    ] = False,
+    tp: Annotated[int | None, typer.Option("--tp", min=1, help="Replay this layout instead of the best.")] = None,
+    pp: Annotated[int, typer.Option("--pp", min=1)] = 1,
+    attention_dp: Annotated[int | None, typer.Option("--attention-dp", min=1)] = None,
+    moe_tp: Annotated[int | None, typer.Option("--moe-tp", min=1)] = None,
+    ep: Annotated[int | None, typer.Option("--ep", min=1)] = None,
+    redundant_experts: Annotated[int, typer.Option("--redundant-experts", min=0)] = 0,
+    node: Annotated[str | None, typer.Option("--node", help="Node type of the layout.")] = None,
+    concurrency: Annotated[
+        float | None, typer.Option("--concurrency", min=1, help="Most requests in flight in one worker of the layout.")
+    ] = None,
+    write_trace: OutOption = None,
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Replay a workload or trace step by step on the plan's best candidate (or a layout), beside the closed forms.
+
+    --out writes the replayed trace as JSONL in the keys of the Mooncake traces.
+    """
+    from planner.catalog import catalog as open_catalog
+    from planner.replay.settings import ROUTINGS
+    from planner.scenario.load import check_names
+    from planner.search.replaying import Options
+    from planner.search.replays import replay_scenario
+
+    if routing not in ROUTINGS:
+        raise UnknownNameError("--routing", routing, ROUTINGS)
+    question = read_question(scenario)
+    known = open_catalog(catalog)
+    check_names(question, known)
+    given = _trace(trace, profile, requests, rate, seed)
+    layout = _layout(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
+    candidate = _planned(scenario) if layout is None and given is None else None
+    if ladder:
+        from planner.search.ladder import climb
+
+        with _progress() as progress:
+            found = climb(question, given, requests=requests, seed=seed, catalog=known, progress=progress)
+        print_json(found.document()) if as_json else render_ladder(found)
+        return 0
+    options = Options(routing=routing, prefix_cache=prefix_cache)
+    with _progress() as progress:
+        answer = replay_scenario(
+            question,
+            trace=given,
+            requests=requests,
+            seed=seed,
+            layout=layout,
+            node=node,
+            concurrency=concurrency,
+            candidate=candidate,
+            options=options,
+            catalog=known,
+            progress=progress,
+        )
+    if write_trace is not None:
+        answer.trace.write_jsonl(write_trace)
+        log(f"trace written to {write_trace}")
+    print_json(answer.document()) if as_json else render_replay(answer)
+    return 0
+
+
+def _planned(path: Path) -> Candidate | None:
+    """The first candidate of a plan file; None for a scenario file."""
+    try:
+        return read_plan(path).best
+    except InputError:
+        return None
+
+
+def _trace(path: Path | None, profile: str | None, requests: int | None, rate: float | None, seed: int) -> Trace | None:
+    from planner.replay.formats import load_trace
+    from planner.replay.generate import fixed_trace
+
+    if path is not None and profile is not None:
+        raise InputError("--profile", profile, "either --trace or --profile")
+    if path is not None:
+        found = load_trace(path, requests)
+        return found if rate is None else found.at_rate(rate)
+    if profile is not None:
+        return fixed_trace(profile, requests or PROFILE_REQUESTS, seed, rate)
+    if rate is not None:
+        raise InputError("--rate", rate, "only with --trace or --profile; the scenario states its own")
+    return None
+
+
+PROFILE_REQUESTS = 10_000
+"""Requests of a fixed trace where the user names no number."""
+
+
+def _layout(
+    tp: int | None, pp: int, attention_dp: int | None, moe_tp: int | None, ep: int | None, redundant: int
+) -> Layouts | None:
+    from planner.layout.layouts import Layouts
+
+    if tp is None and attention_dp is None and ep is None:
+        return None
+    return Layouts.of(tp or 1, pp, attention_dp or 1, moe_tp, ep or 1, redundant)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """A bar on standard error while someone watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replay", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def render_replay(answer: ReplayAnswer) -> None:
+    """Two columns: replayed and predicted."""
+    from planner.search.headline import sig3
+
+    document, out = answer.document(), console()
+    trace, predicted = document["trace"], document["predicted"]
+    out.print(answer.deployment, style="bold", markup=False, soft_wrap=True)
+    kept, of = answer.share
+    part = "" if kept == of else f" · {kept} of {of} workers under their part of the load"
+    out.print(
+        f"{trace['requests']:,} requests of {trace['name']} at {sig3(trace['rate_rps'])} requests/s, "
+        f"gap cv {sig3(trace['interarrival_cv'])}, seed {answer.seed}{part}",
+        markup=False,
+        soft_wrap=True,
+    )
+    rows = []
+    for key, title in TIMES:
+        for p in ("mean", "p50", "p95", "p99"):
+            rows.append((f"{title} {p}", sig3(document[key][p]), sig3((predicted.get(key) or {}).get(p))))
+    rows += [(title, sig3(document[key]), sig3(predicted.get(key))) for key, title in RATES]
+    out.print(table(None, ("", "replayed", "predicted"), rows))
+    o = document["occupancy"]
+    out.print(
+        f"Busy {o['busy_share']:.0%}, with prompts {o['prompt_share']:.0%} of the time; "
+        f"{sig3(o['mean_decoding_per_worker'])} sequences decode in a worker; "
+        f"{o['cached_share_of_prompts']:.0%} of prompt tokens from the cache; {o['restarts']:,} restarts",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def render_ladder(found: Ladder) -> None:
+    """One row a rung."""
+    from planner.search.headline import sig3
+
+    rows: list[tuple[str, ...]] = []
+    for rung in found.rungs:
+        r: dict[str, Any] = rung.summary
+        rows.append(
+            (
+                rung.name,
+                rung.deployment,
+                sig3(rung.concurrency),
+                sig3(r["ttft_ms"]["p50"]),
+                sig3(r["ttft_ms"]["p99"]),
+                sig3(r["tpot_ms"]["p50"]),
+                sig3(r["tbt_ms"]["p99"]),
+                sig3(r["throughput_rps"]),
+                sig3(r["goodput_rps"]),
+                sig3(rung.tokens_per_s_per_gpu),
+            )
+        )
+    times = ("TTFT p50", "TTFT p99", "TPOT p50", "TBT p99")
+    columns = ("added", "deployment", "in flight", *times, "requests/s", "good", "tok/s/GPU")
+    console().print(table(f"{found.trace}, {found.requests:,} requests, times in ms", columns, rows, text=2))
+    for note in found.notes:
+        console().print(f"  · {note}", markup=False, soft_wrap=True)

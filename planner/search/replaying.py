@@ -1,0 +1,281 @@
+"""A candidate of the search turned into a replay: workers, step tables, cache and rules from the same scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, gcd
+from typing import Any
+
+import numpy as np
+
+from planner.errors import InputError
+from planner.layout.layouts import Layouts
+from planner.model.kv import kv_bytes_per_sequence
+from planner.replay.cluster import Progress, replay
+from planner.replay.results import Replayed, digits
+from planner.replay.settings import (
+    Cache,
+    Deployment,
+    Limits,
+    Routing,
+    Rules,
+    Scheduler,
+    Transfer,
+    scheduler_kind,
+)
+from planner.replay.step_table import StepTable
+from planner.replay.trace import Trace
+from planner.roofline import operators as op
+from planner.scenario.lengths import EmpiricalLength, histogram
+from planner.scenario.loads import Gamma
+from planner.scenario.schema import NodeChoice, Scenario, Slo
+from planner.search.aggregated import budget_of, overlap_choices, uses_deepep
+from planner.search.plan_schema import Candidate, Pool
+from planner.search.setup import Hardware, Setup
+from planner.units import MILLISECOND
+
+MOST_REQUESTS = 200_000
+"""Requests that are replayed where the user names no number."""
+RESIDENCES = 8
+"""A replay lasts so many mean times of a request, so that its start does not show."""
+FEWEST_REQUESTS = 2_000
+WARMUP_RESIDENCES = 1.5
+LEAST_WARMUP, MOST_WARMUP, COOLDOWN = 0.1, 0.5, 0.1
+"""Parts of the requests at either end that are replayed but not counted: the first ones see the deployment fill, for
+WARMUP_RESIDENCES mean times of a request, the last ones see it empty."""
+LATENCIES = ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a replay may do differently from the plan."""
+
+    routing: Routing = "least_loaded"
+    prefix_cache: bool = True
+    two_batch: bool | None = None
+    """None: as the candidate has it."""
+    static: bool = False
+    share: tuple[int, int] = (1, 1)
+    """(workers replayed, of so many): a part of the deployment under the same part of the load."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """One pool: its deployment and its table of step times."""
+
+    deployment: Deployment
+    table: StepTable
+    layout: Layouts
+    hardware: Hardware
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything a replay needs but the trace."""
+
+    decode: Workers
+    prefill: Workers | None
+    transfer: Transfer | None
+    rules: Rules
+    longest_request: int
+    """Tokens of the longest request that engines accept."""
+
+    def fitting(self, trace: Trace) -> Trace:
+        """The trace without requests that no engine accepts or no rank's cache could hold."""
+        pools = [self.decode] if self.prefill is None else [self.prefill, self.decode]
+        block = max(p.deployment.cache.block_tokens for p in pools)
+        most = min(self.longest_request, *(p.deployment.cache.tokens - block for p in pools))
+        return trace.where(trace.input_tokens + trace.output_tokens <= most)
+
+    def run(self, trace: Trace, progress: Progress | None = None) -> Replayed:
+        """Replays ``trace``."""
+        prefill = None if self.prefill is None else (self.prefill.deployment, self.prefill.table)
+        decode = (self.decode.deployment, self.decode.table)
+        return replay(trace, decode, self.rules, prefill, self.transfer, progress)
+
+
+def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options | None = None) -> Prepared:
+    """The candidate's workers as a replay of ``requests`` requests runs them."""
+    o = options or Options()
+    longest_context = s.scenario.engine.options.max_model_len or s.spec.max_context_tokens
+    if c.prefill_pool is not None and c.decode_pool is not None:
+        d = _pool_workers(s, c, c.decode_pool, longest_context, o, prefill=False)
+        p = _pool_workers(s, c, c.prefill_pool, longest_context, o, prefill=True)
+        transfer = kv_transfer(s, p, d)
+    else:
+        count = max(1, c.replicas * o.share[0] // o.share[1])
+        layout = Layouts.of(**c.layout.model_dump())
+        hw = _hardware(s, c.node)
+        budget = c.settings.max_num_batched_tokens or hw.token_budget
+        d, p, transfer = _workers(s, hw, layout, count, c, budget, longest_context, o), None, None
+    rules = Rules(
+        routing=o.routing,
+        request_s=d.hardware.ctx.coefficients.request_s,
+        limits=limits_of(s.scenario.slo),
+        concurrency=None if s.in_flight is None else max(1, s.in_flight * o.share[0] // o.share[1]),
+        seed=seed,
+        warmup=warmup(s, c, requests, o.share),
+        cooldown=COOLDOWN,
+    )
+    return Prepared(d, p, transfer, rules, longest_context)
+
+
+def _pool_workers(s: Setup, c: Candidate, pool: Pool, longest: int, o: Options, *, prefill: bool) -> Workers:
+    hw = _hardware(s, pool.node)
+    count = max(1, pool.workers * o.share[0] // o.share[1])
+    settings = None if prefill else c.settings.max_num_batched_tokens
+    layout = Layouts.of(**pool.layout.model_dump())
+    return _workers(s, hw, layout, count, c, settings or hw.token_budget, longest, o, prefill)
+
+
+def _workers(
+    s: Setup,
+    hw: Hardware,
+    layout: Layouts,
+    count: int,
+    c: Candidate,
+    token_budget: int,
+    longest: int,
+    o: Options,
+    prefill: bool = False,
+) -> Workers:
+    kind = scheduler_kind(s.scenario.engine.name)
+    ranks = int(layout.attention_dp[0])
+    held = c.concurrency_per_worker if c.concurrency_per_worker is not None else float(s.scheduler.max_num_seqs * ranks)
+    sequences = s.scheduler.max_num_seqs if prefill else max(1, ceil(held / ranks))
+    wanted = bool(c.settings.two_batch_overlap if o.two_batch is None else o.two_batch)
+    two_batch = bool(overlap_choices(s, hw, layout)[0]) and (wanted or (prefill and o.two_batch is None))
+    if s.scenario.engine.options.two_batch_overlap is False:
+        two_batch = False
+    chunked = s.scenario.engine.options.chunked_prefill
+    scheduler = Scheduler(
+        mixed=kind.mixed and not o.static,
+        chunked=kind.chunked if chunked is None else chunked,
+        reserve_output=0.0 if prefill else kind.reserve_output,
+        token_budget=token_budget,
+        max_sequences=sequences,
+        static=o.static,
+    )
+    table = StepTable(
+        hw.ctx,
+        layout,
+        two_batch=two_batch,
+        deepep=bool(uses_deepep(s, hw, layout)[0]),
+        most_sequences=sequences,
+        most_tokens=token_budget,
+        longest_context=longest,
+    )
+    cache = kv_cache(s, hw, layout, sequences * ranks, token_budget)
+    cache = replace(cache, prefix=o.prefix_cache, hit_rate=float(s.traffic.prefix_hit_rate) if o.prefix_cache else 0.0)
+    return Workers(Deployment(count, ranks, scheduler, cache), table, layout, hw)
+
+
+def _hardware(s: Setup, node: str) -> Hardware:
+    """A node type as the scenario uses it, in candidates or pools."""
+    h = s.scenario.hardware
+    named = [*h.candidates, *(() if h.pools is None else (*h.pools.prefill, *h.pools.decode))]
+    return s.hardware(next((n for n in named if n.node == node), NodeChoice(node=node)))
+
+
+def kv_cache(s: Setup, hw: Hardware, layout: Layouts, concurrency: float, token_budget: int) -> Cache:
+    """Cache of one rank in tokens of requests of mean length (windowed layers hold less of longer ones)."""
+    budget = budget_of(s, hw, layout, np.array([float(concurrency)]), token_budget)
+    context = float(np.ceil(s.traffic.mean_context))
+    sequences = float(budget.sequences(context)[0])
+    block = int(budget.at(budget.groups[0].block_tokens)[0]) if budget.groups else 1
+    tokens = int(sequences * context) if np.isfinite(sequences) else MOST_REQUESTS * int(context)
+    if tokens < block:
+        raise InputError("layout", layout.describe(0), "a layout whose memory holds at least one request")
+    return Cache(tokens, max(block, 1))
+
+
+def kv_transfer(s: Setup, prefill: Workers, decode: Workers) -> Transfer:
+    """Latency and time per token of sending a prompt's cache, from the same link curve as the plan (two points)."""
+    tp = prefill.layout.tp
+    across = prefill.layout.gpus + decode.layout.gpus > prefill.hardware.shape.domain
+    curve = prefill.hardware.ctx.curves.get("send", "bf16")
+    mean = float(s.traffic.input_tokens)
+    at = [mean, 2.0 * mean]
+    first, second = (
+        float(np.atleast_1d(op.send(curve, kv_bytes_per_sequence(s.spec, s.precision.kv, t, tp), across))[0])
+        for t in at
+    )
+    per_token = (second - first) / mean
+    return Transfer(max(first - per_token * mean, 0.0), per_token)
+
+
+def limits_of(slo: Slo) -> Limits:
+    """What one request must meet: of each metric the limit at the highest percentile named.
+
+    A limit on a percentile of the gaps between tokens binds that part of the request's own gaps; one on their mean
+    binds the request's mean gap.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    gaps: list[tuple[float, float]] = []
+    for metric, percentile, limit in slo.limits():
+        part = 0.0 if percentile == "mean" else float(percentile[1:]) / 100.0
+        seconds = limit * MILLISECOND
+        if metric == "tbt_ms" and part:
+            gaps.append((seconds, part))
+            continue
+        name = "tpot_ms" if metric == "tbt_ms" else metric
+        if name not in found or part > found[name][0]:
+            found[name] = (part, seconds)
+    seconds_of = {name: value for name, (_, value) in found.items()}
+    return Limits(seconds_of.get("ttft_ms"), seconds_of.get("tpot_ms"), seconds_of.get("e2e_ms"), tuple(gaps))
+
+
+def with_trace(scenario: Scenario, trace: Trace) -> Scenario:
+    """The scenario with the trace's lengths, rate, gap variation and prefix reuse: what closed forms see of it."""
+    lengths = {
+        "input_tokens": EmpiricalLength(kind="empirical", **histogram(trace.input_tokens)),
+        "output_tokens": EmpiricalLength(kind="empirical", **histogram(trace.output_tokens)),
+    }
+    arrival = scenario.workload.arrival
+    if np.isfinite(trace.rate_rps) and trace.gap_cv > 0:
+        arrival = Gamma(kind="gamma", rate_rps=trace.rate_rps, cv=trace.gap_cv)
+    hit = trace.infinite_cache_hit_rate() if trace.block_tokens else scenario.workload.prefix_hit_rate
+    changes: dict[str, Any] = {**lengths, "arrival": arrival, "prefix_hit_rate": min(hit, 0.999)}
+    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update=changes)})
+
+
+def extent(s: Setup, c: Candidate, requests: int | None) -> tuple[int, tuple[int, int]]:
+    """(requests, share of the deployment) to replay: RESIDENCES mean requests long, of a part of the workers where the
+    whole would need more than MOST_REQUESTS.
+    """
+    if requests is not None:
+        return requests, (1, 1)
+    rate = s.rate_rps
+    if rate is None:
+        assert s.in_flight is not None
+        return int(min(max(RESIDENCES * s.in_flight, FEWEST_REQUESTS), MOST_REQUESTS)), (1, 1)
+    wanted = max(FEWEST_REQUESTS, ceil(RESIDENCES * rate * residence_s(c)))
+    if wanted <= MOST_REQUESTS:
+        return wanted, (1, 1)
+    units = c.replicas
+    if c.prefill_pool is not None and c.decode_pool is not None:
+        units = gcd(c.prefill_pool.workers, c.decode_pool.workers)
+    kept = max(1, min(units, int(units * MOST_REQUESTS / wanted)))
+    return min(MOST_REQUESTS, max(FEWEST_REQUESTS, ceil(wanted * kept / units))), (kept, units)
+
+
+def warmup(s: Setup, c: Candidate, requests: int, share: tuple[int, int]) -> float:
+    """Part of ``requests`` that come in while the deployment fills."""
+    inside = s.rate_rps * residence_s(c) if s.rate_rps is not None else float(s.in_flight or 0)
+    wanted = WARMUP_RESIDENCES * inside * share[0] / share[1] / requests
+    return float(np.clip(wanted, LEAST_WARMUP, MOST_WARMUP))
+
+
+def residence_s(c: Candidate) -> float:
+    """Mean time of a request by the closed forms; 0 where they give none."""
+    mean = c.e2e_ms.mean if c.e2e_ms is not None else None
+    return (mean or 0.0) * MILLISECOND
+
+
+def predicted(c: Candidate) -> dict[str, Any]:
+    """The replay's keys from the closed forms."""
+    found: dict[str, Any] = {name: getattr(c, name).model_dump() for name in LATENCIES if getattr(c, name) is not None}
+    return found | {
+        "throughput_rps": digits(c.throughput_rps) if c.throughput_rps is not None else None,
+        "goodput_rps": digits(c.goodput_rps),
+    }
