@@ -1,0 +1,82 @@
+"""The commands: plan files in, exports out, sentences for what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import openpyxl
+import pytest
+import yaml
+from plans import example
+
+from planner.cli import run
+from planner.export.formats import FORMATS, suffix
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plan") / "plan.yaml"
+    path.write_text(example("deepseek-r1-h200").to_yaml(), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_to_standard_output_and_to_a_file(
+    name: str, plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["export", str(plan_file), "--format", name]) == 0
+    printed = capsys.readouterr().out
+    out = tmp_path / f"out{suffix(name)}"
+    assert run(["export", str(plan_file), "--format", name, "--out", str(out)]) == 0
+    assert out.read_text(encoding="utf-8") == printed
+
+
+def test_what_is_wrong_is_a_sentence(plan_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["export", str(plan_file), "--format", "vlm"]) == 2
+    assert "did you mean vllm" in capsys.readouterr().err
+    assert run(["export", str(plan_file), "--format", "vllm", "--candidate", "999"]) == 2
+    assert "rank from 1" in capsys.readouterr().err
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text(example("infeasible-405b-one-h100").to_yaml(), encoding="utf-8")
+    assert run(["export", str(nothing), "--format", "vllm"]) == 3
+    assert run(["export", str(nothing), "--format", "report-md"]) == 0
+
+
+def test_sheet(plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "plan.xlsx"
+    assert run(["sheet", str(plan_file), "--out", str(out)]) == 0
+    assert openpyxl.load_workbook(out).sheetnames[0] == "Summary"
+    assert run(["sheet", str(plan_file)]) == 2
+    assert run(["sheet", "run", "one.xlsx"]) == 2
+    assert "IN.xlsx OUT.xlsx" in capsys.readouterr().err
+
+
+def test_sheet_run_keeps_good_rows_beside_bad_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.xlsx", tmp_path / "out.xlsx"
+    assert run(["sheet", "template", str(source)]) == 0
+    book = openpyxl.load_workbook(source)
+    sheet = book["Scenarios"]
+    for i, value in enumerate([c.value for c in sheet[2]], start=1):
+        sheet.cell(3, i, "nonsense" if sheet.cell(1, i).value == "model" else value)
+    book.save(source)
+    capsys.readouterr()
+    assert run(["sheet", "run", str(source), str(out), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["by_status"] == {"ok": 1, "error": 1}
+    rows = list(openpyxl.load_workbook(out)["Scenarios"].iter_rows(values_only=True))
+    at = {n: i for i, n in enumerate(rows[0])}
+    assert rows[1][at["gpus"]] > 0
+    assert "nonsense" in rows[2][at["message"]]
+
+
+def test_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = {
+        "schema": "planner.sweep/1",
+        "base": example("gpt-oss-120b-h100").scenario.to_dict(),
+        "grid": {"workload.prefix_hit_rate": [0.0, 0.5]},
+    }
+    (tmp_path / "grid.yaml").write_text(yaml.safe_dump(grid), encoding="utf-8")
+    out = tmp_path / "out.csv"
+    assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["by_status"] == {"ok": 2}
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 3

@@ -1,0 +1,118 @@
+"""The workbook: costs live and equal to the plan's, text never a formula, LibreOffice gets the same numbers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import openpyxl
+import pytest
+from plans import example, renamed
+
+from planner.errors import InfeasibleError, InputError
+from planner.export.workbook.book import cell
+from planner.export.workbook.plan_book import CANDIDATE_COLUMNS, HOURS_PER_MONTH, write_plan_book
+from planner.search.plan_schema import Plan
+
+AT = {key: i for i, (key, _, _) in enumerate(CANDIDATE_COLUMNS)}
+COSTS = ("usd_hour", "usd_month", "usd_input", "usd_output")
+
+
+def written(plan: Plan, folder: Path) -> Path:
+    path = folder / "plan.xlsx"
+    write_plan_book(plan, path)
+    return path
+
+
+def costs(path: Path) -> list[tuple[object, ...]]:
+    sheet = openpyxl.load_workbook(path, data_only=True)["Candidates"]
+    return [tuple(row[AT[key]] for key in COSTS) for row in sheet.iter_rows(min_row=2, values_only=True)]
+
+
+def expected(plan: Plan, factor: float = 1.0) -> list[tuple[float | None, ...]]:
+    return [
+        tuple(
+            None if v is None else pytest.approx(v * factor, rel=1e-9)
+            for v in (
+                c.usd_per_hour,
+                c.usd_per_hour and c.usd_per_hour * HOURS_PER_MONTH,
+                c.usd_per_mtok.input,
+                c.usd_per_mtok.output,
+            )
+        )
+        for c in plan.candidates
+    ]
+
+
+def test_stored_values_are_the_plans(tmp_path: Path) -> None:
+    plan = example("deepseek-v3-h800")
+    assert costs(written(plan, tmp_path)) == expected(plan)
+
+
+def test_costs_are_formulas_on_the_price_sheet(tmp_path: Path) -> None:
+    book = openpyxl.load_workbook(written(example("deepseek-r1-h200"), tmp_path))
+    row = next(book["Candidates"].iter_rows(min_row=2, values_only=True))
+    for key in COSTS:
+        assert str(row[AT[key]]).startswith("=IF(")
+    assert "Prices!" in str(row[AT["usd_hour"]])
+    assert book["Frontier"]._charts
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1+1"])
+def test_text_like_a_formula_stays_text(text: str, tmp_path: Path) -> None:
+    book = openpyxl.load_workbook(written(renamed(example("deepseek-r1-h200"), text), tmp_path))
+    found = [c for sheet in book for row in sheet.iter_rows() for c in row if c.value == text]
+    assert found
+    for one in found:
+        assert one.data_type == "s"
+        assert one.quotePrefix
+
+
+def test_no_candidate_no_workbook(tmp_path: Path) -> None:
+    with pytest.raises(InfeasibleError):
+        write_plan_book(example("infeasible-405b-one-h100"), tmp_path / "plan.xlsx")
+    with pytest.raises(InputError, match="folder that exists"):
+        write_plan_book(example("deepseek-r1-h200"), tmp_path / "none" / "plan.xlsx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cell_names() -> None:
+    assert [cell(0, 0), cell(2, 25), cell(9, 26), cell(0, 701), cell(0, 702)] == [
+        "$A$1",
+        "$Z$3",
+        "$AA$10",
+        "$ZZ$1",
+        "$AAA$1",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice (soffice) is not installed")
+def test_libreoffice_recalculates_to_the_same_numbers(tmp_path: Path) -> None:
+    """Saved by openpyxl the formulas have no stored values: what comes back was computed by LibreOffice."""
+    plans = {"split": example("deepseek-v3-h800"), "whole": example("llama-3.3-70b-mi300x")}
+    sources = []
+    for name, plan in plans.items():
+        for factor in (1, 2):
+            book = openpyxl.load_workbook(written(plan, tmp_path))
+            for row in book["Prices"].iter_rows(min_row=4, min_col=4, max_col=4):
+                row[0].value *= factor
+            path = tmp_path / f"{name}{factor}.xlsx"
+            book.save(path)
+            sources.append(str(path))
+    out = tmp_path / "out"
+    profile = f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}"
+    done = subprocess.run(
+        ["soffice", profile, "--headless", "--convert-to", "xlsx", "--outdir", str(out), *sources],
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for name, plan in plans.items():
+        for factor in (1, 2):
+            assert costs(out / f"{name}{factor}.xlsx") == expected(plan, factor)
+        summary = openpyxl.load_workbook(out / f"{name}2.xlsx", data_only=True)["Summary"]
+        values = {row[0]: row[1] for row in summary.iter_rows(values_only=True)}
+        assert values["USD per hour"] == pytest.approx(2 * plan.candidates[0].usd_per_hour)
+        assert values["owning, USD per month"] == "no purchase price"

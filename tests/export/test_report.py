@@ -1,0 +1,130 @@
+"""The report: everything in it, nothing loaded from elsewhere, every text escaped."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+from plans import example, renamed
+
+from planner.errors import InputError
+from planner.export.formats import export_text
+from planner.export.report import svg
+from planner.search.plan_schema import Plan
+
+HOSTILE = '<script>alert(1)</script> & "quotes" | `code` *star* [link](http://example.com)'
+SECTIONS = (
+    *("Answer", "Service levels", "Candidates", "Frontier", "Where the time goes", "Memory of the fullest GPU"),
+    *(
+        "Formulas with their values",
+        "How sure",
+        "Why not the others",
+        "Assumptions",
+        "Identity",
+        "Scenario",
+        "Versions",
+    ),
+)
+
+
+class Page(HTMLParser):
+    """Tags and attributes of a page; complains about tags that do not nest."""
+
+    VOID = frozenset({"meta"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return example("deepseek-v3-h800")
+
+
+def test_markdown_has_every_section(plan: Plan) -> None:
+    text = export_text(plan, "report-md")
+    assert re.findall(r"^## (.+)$", text, re.M) == list(SECTIONS)
+    for line in text.splitlines():
+        assert not line.startswith("| ") or line.count(" | ") == line.replace("\\|", "").count(" | ")
+
+
+def test_html_is_self_contained(plan: Plan) -> None:
+    page = Page(export_text(plan, "report-html"))
+    names = [tag for tag, _ in page.tags]
+    assert names.count("h2") == len(SECTIONS)
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(names)
+    for tag, attributes in page.tags:
+        assert not {"src", "href", "srcset", "onload", "style"} & set(attributes), tag
+    policy = [a for t, a in page.tags if t == "meta" and a.get("http-equiv")]
+    assert policy[0]["content"] is not None
+    assert "default-src 'none'" in policy[0]["content"]
+
+
+def test_figures_are_well_formed(plan: Plan) -> None:
+    for figure in re.findall(r"<svg.*?</svg>", export_text(plan, "report-html"), re.S):
+        ET.fromstring(figure)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3-h800", "infeasible-405b-one-h100"])
+def test_hostile_text_is_escaped(name: str) -> None:
+    hostile = renamed(example(name), HOSTILE)
+    html = export_text(hostile, "report-html")
+    assert "<script" not in html
+    Page(html)
+    markdown = export_text(hostile, "report-md")
+    outside = re.sub(r"```yaml.*?```", "", markdown, flags=re.S)
+    assert "\\<script\\>" in outside
+    assert not re.search(r"(?<!\\)<script", outside)
+    assert "](http" not in outside.replace("\\]", "")
+
+
+def test_numbers_are_the_plans(plan: Plan) -> None:
+    text = export_text(plan, "report-md")
+    best = plan.candidates[0]
+    assert f"{best.gpus:,}" in text
+    assert plan.versions.coefficients in text
+    assert best.binding in text.replace("\\", "")
+    assert all(a[:40] in text.replace("\\", "") for a in plan.assumptions)
+
+
+def test_another_candidate(plan: Plan) -> None:
+    assert "This report is on candidate 2" in export_text(plan, "report-md", 2)
+    with pytest.raises(InputError, match="rank from 1"):
+        export_text(plan, "report-md", 999)
+
+
+def test_nothing_feasible_is_a_report_too() -> None:
+    text = export_text(example("infeasible-405b-one-h100"), "report-md")
+    assert "Nothing serves" in text
+    assert "Nearest misses" in text
+    assert "## Candidates" not in text
+
+
+@pytest.mark.parametrize("points", [[(1.0, 1.0)], [(0.0, 5.0), (0.0, 5.0)], [(1e-3, 1.0), (1e6, 2.0)], [(-3.0, 4.0)]])
+def test_scatter_takes_any_values(points: list[tuple[float, float]]) -> None:
+    text = svg.scatter([(x, y, "<a> & b", True) for x, y in points], "x", "y")
+    root = ET.fromstring(text)
+    for circle in root.iter("{http://www.w3.org/2000/svg}circle"):
+        assert 0 <= float(circle.attrib["cx"]) <= svg.WIDTH
+
+
+def test_bars_take_no_time_at_all() -> None:
+    ET.fromstring(svg.bars([("a", 0.0, 0.0)], "ms"))
+    ET.fromstring(svg.bars([], "ms"))
