@@ -38,7 +38,7 @@ def hot_experts_lines(hot: HotExperts, chosen: float) -> go.Figure:
                 row=row,
                 col=1,
             )
-    figure.add_vline(x=chosen, line={"color": palette.BLUE, "width": 1.5, "dash": "dot"})
+    figure.add_vline(x=chosen, line={"color": palette.SKY, "width": 2, "dash": "dot"})
     figure.update_xaxes(title_text=_("Unevenness of experts (CV)"), row=2, col=1)
     figure.update_yaxes(title_text=_("fullest / mean"), rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title_text=_("decode step, ms"), rangemode="tozero", row=2, col=1)

@@ -15,6 +15,8 @@ from planner.units import GIB
 
 HEIGHT = 360
 ROW_PX, FRAME_PX = 34, 110
+LEGEND_PX = 140
+"""Room for a legend of many entries on a phone."""
 
 
 def sequences_by_length(curve: FitCurve, tokens: float, longest: int) -> go.Figure:
@@ -24,7 +26,7 @@ def sequences_by_length(curve: FitCurve, tokens: float, longest: int) -> go.Figu
         (curve.paged, _("pages, given out as needed"), palette.MEMORY["kv"], "solid"),
         (curve.reserved, _("reserved for {n} tokens").format(n=count(longest)), palette.GREY, "dash"),
     ):
-        shown = values > 0
+        shown = (values > 0) & ((curve.tokens <= longest) | (dash == "solid"))
         if not shown.any():
             continue
         figure.add_scatter(
@@ -39,7 +41,7 @@ def sequences_by_length(curve: FitCurve, tokens: float, longest: int) -> go.Figu
             ],
             hovertemplate=_("%{customdata[0]} tokens: %{customdata[1]} sequences") + "<extra></extra>",
         )
-    figure.add_vline(x=tokens, line={"color": palette.BLUE, "width": 1.5, "dash": "dot"})
+    figure.add_vline(x=tokens, line={"color": palette.SKY, "width": 2, "dash": "dot"})
     figure.update_xaxes(title_text=_("Tokens in a sequence"), type="log", tickformat="~s", dtick="D2")
     figure.update_yaxes(title_text=_("Sequences in one worker"), type="log", tickformat=".3~s", dtick="D2")
     return finish(figure, HEIGHT)
@@ -140,4 +142,5 @@ def parameters_bars(shares: tuple[Share, ...]) -> go.Figure:
     figure.update_layout(barmode="stack", bargap=0.35)
     figure.update_xaxes(title_text=_("Billion parameters"), rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
-    return finish(figure, FRAME_PX + 60 + ROW_PX * 2)
+    finish(figure, FRAME_PX + 100 + ROW_PX * 2)
+    return figure.update_layout(legend={"maxheight": LEGEND_PX})

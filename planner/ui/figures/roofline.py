@@ -19,6 +19,8 @@ from planner.units import TERA
 HEIGHT = 480
 NAMED = 3
 """Operators of a phase that are named in the figure, largest first; hovering names all."""
+PLACES = (("bottom center", "bottom right", "top right"), ("top left", "bottom right", "middle left"))
+"""Where names stand beside marks, of steps with prompts and of decode steps."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -51,7 +53,7 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
     figure.update_yaxes(
         title_text=_("TFLOP/s of one GPU"),
         type="log",
-        tickformat=".3~g",
+        tickformat=".3~s",
         dtick=1,
         range=[float(np.log10(min(lowest, top / 100) / 2)), float(np.log10(top * 2))],
     )
@@ -72,7 +74,7 @@ def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str) -> None:
             "line": {"width": 1, "color": "white"},
         },
         text=[label(term_name(p.term)) if i < NAMED else "" for i, p in enumerate(members)],
-        textposition="top left" if phase == "decode" else "bottom left",
+        textposition=[PLACES[phase == "decode"][i % NAMED] for i in range(len(members))],
         textfont={"size": 11},
         name=label(phases()[phase]),
         customdata=[_hover(p) for p in members],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from planner.layout.placement import Placement
 from planner.ui import palette
@@ -20,7 +21,7 @@ NODES_ACROSS = 4
 SMALL_NODE, SMALL_ROW, LARGE_ROW = 8, 4, 12
 """GPUs of a node that stand in rows of four; larger ones (racks) in rows of twelve."""
 GAP = 1.0
-ROW_PX, FRAME_PX = 40, 70
+ROW_PX, FRAME_PX = 30, 60
 CODES = len(palette.SERIES)
 
 
@@ -35,7 +36,7 @@ class _Grid:
     def node(self, index: int) -> tuple[float, float]:
         return (
             (index % self.across) * (self.node_width + GAP),
-            (index // self.across) * (self.node_rows + GAP + 0.6),
+            (index // self.across) * (self.node_rows + 1.6),
         )
 
     def gpu(self, node: int, gpu: int) -> tuple[float, float]:
@@ -53,29 +54,67 @@ def topology(placed: Placement, kind: str, kind_name: str, experts: Mapping[int,
     _nodes(figure, grid, nodes, shape.id)
     _idle(figure, grid, placed, nodes)
     groups = group_of(placed, kind)
-    many = int(groups.max()) + 1
     columns = grid.across * (grid.node_width + GAP)
-    size = 22 if columns <= 10 else 17
-    for code in range(min(many, CODES)):
-        ranks = np.flatnonzero(groups % CODES == code)
-        colour, _symbol = palette.series(code)
-        spots = [grid.gpu(int(placed.node[r]), int(placed.gpu[r])) for r in ranks]
-        figure.add_scatter(
-            x=[p[0] for p in spots],
-            y=[p[1] for p in spots],
-            mode="markers+text",
-            marker={"symbol": "square", "size": size, "color": colour, "line": {"width": 1, "color": "white"}},
-            text=[str(int(r)) for r in ranks],
-            textfont={"size": 10 if size > 18 else 8, "color": _ink(colour)},
-            name=_("{kind} {number}").format(kind=label(kind_name), number=code),
-            customdata=[_hover(placed, int(r), kind_name, int(groups[r]), experts) for r in ranks],
-            hovertemplate="%{customdata}<extra></extra>",
-            showlegend=1 < many <= CODES,
-        )
-    bottom = max(grid.node(n)[1] for n in range(nodes)) + grid.node_rows + 0.6
+    _gpus(figure, grid, placed, groups, [_hover(placed, r, kind_name, int(g), experts) for r, g in enumerate(groups)])
+    _nics(figure, grid, placed, nodes)
+    bottom = max(grid.node(n)[1] for n in range(nodes)) + grid.node_rows + 0.7
     figure.update_xaxes(visible=False, range=[-0.9, columns - GAP + 0.1], fixedrange=True)
     figure.update_yaxes(visible=False, range=[bottom, -0.6], fixedrange=True)
     return finish(figure, round(FRAME_PX + ROW_PX * (bottom + 0.6)))
+
+
+def _gpus(figure: go.Figure, grid: _Grid, placed: Placement, groups: NDArray[np.int64], hover: list[str]) -> None:
+    """Ranks as cells that grow with the figure; the number is the rank."""
+    spots = [grid.gpu(int(n), int(g)) for n, g in zip(placed.node, placed.gpu, strict=True)]
+    colours = [palette.series(code)[0] for code in range(CODES)]
+    for r, (x, y) in enumerate(spots):
+        figure.add_shape(
+            type="rect",
+            x0=x - 0.44,
+            x1=x + 0.44,
+            y0=y - 0.42,
+            y1=y + 0.42,
+            line={"width": 0},
+            fillcolor=colours[int(groups[r]) % CODES],
+            layer="below",
+        )
+    figure.add_scatter(
+        x=[p[0] for p in spots],
+        y=[p[1] for p in spots],
+        mode="markers+text",
+        marker={"symbol": "square", "size": 14, "opacity": 0.0},
+        text=[str(r) for r in range(len(spots))],
+        textfont={
+            "size": 10 if grid.across * grid.node_width <= 8 else 8,
+            "color": [_ink(colours[int(g) % CODES]) for g in groups],
+        },
+        customdata=hover,
+        hovertemplate="%{customdata}<extra></extra>",
+        showlegend=False,
+    )
+
+
+def _nics(figure: go.Figure, grid: _Grid, placed: Placement, nodes: int) -> None:
+    """NICs along the lower edge of each node."""
+    count_ = placed.node_type.nics
+    if not count_:
+        return
+    x, y, texts = [], [], []
+    for n in range(nodes):
+        left, top = grid.node(n)
+        for nic in range(count_):
+            x.append(left - 0.5 + (nic + 0.5) * grid.node_width / count_)
+            y.append(top + grid.node_rows + 0.3)
+            texts.append(_("node {node}, NIC {nic}: rail {nic}").format(node=n, nic=nic))
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="markers",
+        marker={"symbol": "diamond", "size": 6, "color": palette.GREY},
+        name=_("NIC"),
+        customdata=texts,
+        hovertemplate="%{customdata}<extra></extra>",
+    )
 
 
 def _ink(colour: str) -> str:
@@ -92,7 +131,7 @@ def _nodes(figure: go.Figure, grid: _Grid, nodes: int, node_type: str) -> None:
             x0=x - 0.7,
             x1=x + grid.node_width - 0.3,
             y0=y - 0.5,
-            y1=y + grid.node_rows + 0.35,
+            y1=y + grid.node_rows + 0.55,
             line={"color": palette.GREY, "width": 1},
             fillcolor="rgba(138,138,138,0.10)",
             layer="below",
@@ -120,7 +159,7 @@ def _idle(figure: go.Figure, grid: _Grid, placed: Placement, nodes: int) -> None
         x=[p[0] for p in spots],
         y=[p[1] for p in spots],
         mode="markers",
-        marker={"symbol": "square-open", "size": 14, "color": palette.GREY},
+        marker={"symbol": "square-open", "size": 11, "color": palette.GREY},
         name=_("not this worker's"),
         customdata=[[n, g] for n, g in free],
         hovertemplate=_("node %{customdata[0]}, GPU %{customdata[1]}: free for another worker") + "<extra></extra>",

@@ -65,7 +65,7 @@ def traffic_heatmap(matrix: NDArray[np.float64], domain: int) -> go.Figure:
     shown = np.where(mib > 0, np.log10(np.maximum(mib, 1e-9)), np.nan)
     figure = go.Figure()
     low, high = float(np.nanmin(shown)), float(np.nanmax(shown))
-    ticks = np.arange(np.floor(low), np.ceil(high) + 1)
+    ticks = np.arange(np.ceil(low), np.floor(high) + 1) if high - low >= 1 else np.unique([low, high])
     figure.add_heatmap(
         z=shown,
         x=list(range(size)),
@@ -78,18 +78,17 @@ def traffic_heatmap(matrix: NDArray[np.float64], domain: int) -> go.Figure:
         colorbar={
             "title": {"text": "MiB", "side": "top"},
             "tickvals": ticks.tolist(),
-            "ticktext": [f"{10.0**t:.3g}" for t in ticks],
+            "ticktext": [sig(10.0**t) for t in ticks],
             "thickness": 12,
             "len": 0.9,
         },
     )
     if domain < size:
         for edge in range(domain, size, domain):
-            for ends in (
-                {"x0": edge - 0.5, "x1": edge - 0.5, "y0": -0.5, "y1": size - 0.5},
-                {"y0": edge - 0.5, "y1": edge - 0.5, "x0": -0.5, "x1": size - 0.5},
-            ):
-                figure.add_shape(type="line", line={"color": palette.GREY, "width": 1}, **ends)
+            at, along = edge - 0.5, (-0.5, size - 0.5)
+            line = {"color": palette.GREY, "width": 1}
+            figure.add_shape(type="line", line=line, x0=at, x1=at, y0=along[0], y1=along[1])
+            figure.add_shape(type="line", line=line, y0=at, y1=at, x0=along[0], x1=along[1])
     figure.update_xaxes(title_text=_("to rank"), constrain="domain", showgrid=False)
     figure.update_yaxes(title_text=_("from rank"), autorange="reversed", showgrid=False)
     return finish(figure, MATRIX_PX)

@@ -19,5 +19,5 @@ def show() -> None:
         memory_kv.show(subject, workers)
     with right:
         memory_kv.show_admission(subject, workers)
-        memory_budget.show_parameters(subject)
+    memory_budget.show_parameters(subject)
     memory_precision.show(subject)

@@ -176,8 +176,8 @@ def _table(w: Workers, sent: tuple[Sent, ...]) -> None:
     frame = pd.DataFrame(
         {
             _("Communication"): [kinds()[s.kind] for s in sent],
-            _("Fast domain, MiB"): [s.scale_up / MIB for s in sent],
-            _("Network, MiB"): [s.network / MIB for s in sent],
+            _("fast, MiB"): [s.scale_up / MIB for s in sent],
+            _("network, MiB"): [s.network / MIB for s in sent],
             _("At the least"): [_least(s, link, here.nic_bw) for s in sent],
         }
     )
@@ -186,8 +186,9 @@ def _table(w: Workers, sent: tuple[Sent, ...]) -> None:
         frame,
         hide_index=True,
         column_config={
-            _("Fast domain, MiB"): number,
-            _("Network, MiB"): number,
+            _("Communication"): st.column_config.TextColumn(width=190),
+            _("fast, MiB"): number,
+            _("network, MiB"): number,
             _("At the least"): st.column_config.TextColumn(
                 help=_("Time at the nominal bandwidth of both tiers, one after the other; latencies come on top.")
             ),

@@ -12,6 +12,7 @@ from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
 from planner.ui.numbers import count, percent, sig
+from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import (
     Admission,
@@ -78,22 +79,25 @@ def show(subject: Subject, w: Workers) -> None:
 
 
 def _metrics(found: KvAnswer, tokens: int) -> None:
-    values = (
-        (_("Per token and GPU"), _size(found.per_token), _("Cache that one more token takes on each GPU.")),
+    cards(
         (
-            _("Per sequence and GPU"),
-            _size(found.per_sequence),
-            _("Cache of a sequence of {n} tokens. Windows keep no more than they see.").format(n=count(tokens)),
-        ),
-        (
-            _("Sequences in one worker"),
-            count(found.sequences),
-            _("Sequences of {n} tokens, in whole pages of the engine.").format(n=count(tokens)),
-        ),
+            Card(
+                _("Per token and GPU"), _size(found.per_token), help=_("Cache that one more token takes on each GPU.")
+            ),
+            Card(
+                _("Per sequence and GPU"),
+                _size(found.per_sequence),
+                help=_("Cache of a sequence of {n} tokens. Windows keep no more than they see.").format(
+                    n=count(tokens)
+                ),
+            ),
+            Card(
+                _("Sequences in one worker"),
+                count(found.sequences),
+                help=_("Sequences of {n} tokens, in whole pages of the engine.").format(n=count(tokens)),
+            ),
+        )
     )
-    for column, (name, value, meaning) in zip(st.columns(3, gap="small"), values, strict=True):
-        with column:
-            st.metric(name, value, help=meaning, border=True)
     if found.uncompressed_ratio is not None:
         st.caption(
             _(

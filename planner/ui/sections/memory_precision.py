@@ -76,24 +76,26 @@ def show(subject: Subject) -> None:
     st.plotly_chart(
         precision_bars(rows), config=CONFIG, key="memory.precision", alt=_("Memory by tensor class, and what is saved")
     )
+    config = {
+        _("Tensor class"): st.column_config.TextColumn(pinned=True),
+        _("GiB"): st.column_config.NumberColumn(format="%.3g"),
+        _("Saved, GiB"): st.column_config.NumberColumn(format="%.3g", help=_("Against the same tensors in 16 bits.")),
+        _("Sensitivity"): st.column_config.TextColumn(
+            help=_("How much a low-bit format risks: a judgement from published practice, not a measurement.")
+        ),
+        _("Checks owed"): st.column_config.TextColumn(
+            help=_("To run before going live, for formats below 16 bits that the checkpoint does not come in."),
+            width="large",
+        ),
+    }
+    weights = tuple(r for r in rows if r.bytes)
+    st.dataframe(_frame(weights), hide_index=True, column_config=config, alt=_("Precision of weights by tensor class"))
+    others = tuple(r for r in rows if not r.bytes)
     st.dataframe(
-        _frame(rows),
+        _frame(others).drop(columns=[_("GiB"), _("Saved, GiB")]),
         hide_index=True,
-        column_config={
-            _("Tensor class"): st.column_config.TextColumn(pinned=True),
-            _("GiB"): st.column_config.NumberColumn(format="%.3g"),
-            _("Saved, GiB"): st.column_config.NumberColumn(
-                format="%.3g", help=_("Against the same tensors in 16 bits.")
-            ),
-            _("Sensitivity"): st.column_config.TextColumn(
-                help=_("How much a low-bit format risks: a judgement from published practice, not a measurement.")
-            ),
-            _("Checks owed"): st.column_config.TextColumn(
-                help=_("To run before going live, for formats below 16 bits that the checkpoint does not come in."),
-                width="large",
-            ),
-        },
-        alt=_("Precision plan by tensor class"),
+        column_config=config,
+        alt=_("Precision of the cache, activations and messages between experts"),
     )
     if not any(r.checks for r in rows):
         st.caption(_("Nothing is owed: every format is the one that the checkpoint was published in, or 16 bits."))
@@ -120,8 +122,8 @@ def _frame(rows: tuple[ClassRow, ...]) -> pd.DataFrame:
             _("Tensor class"): [precision_classes()[r.tensor_class] for r in rows],
             _("Format"): [r.format for r in rows],
             _("Published in"): [r.published for r in rows],
-            _("GiB"): [r.bytes / GIB if r.bytes else None for r in rows],
-            _("Saved, GiB"): [r.saved_bytes / GIB if r.bytes else None for r in rows],
+            _("GiB"): [r.bytes / GIB for r in rows],
+            _("Saved, GiB"): [r.saved_bytes / GIB for r in rows],
             _("Sensitivity"): [f"{levels()[r.level]}: {why[r.tensor_class]}" for r in rows],
             _("Checks owed"): [", ".join(owed[c] for c in r.checks) for r in rows],
         }
