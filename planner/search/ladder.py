@@ -133,6 +133,7 @@ class _Climb:
 
     def ladder(self) -> Ladder:
         o = Options(routing="round_robin", prefix_cache=False, two_batch=False, static=True)
+        o = replace(o, prefill_tokens=self.one.settings.max_num_batched_tokens)
         self._step("one replica, fixed concurrency", self.one, o)
         o = replace(o, static=False)
         last = self._step("continuous batching", self.one, o)

@@ -39,10 +39,11 @@ MOST_REQUESTS = 200_000
 RESIDENCES = 8
 """A replay lasts so many mean times of a request, so that its start does not show."""
 FEWEST_REQUESTS = 2_000
-WARMUP_RESIDENCES = 1.5
-LEAST_WARMUP, MOST_WARMUP, COOLDOWN = 0.1, 0.5, 0.1
-"""Parts of the requests at either end that are replayed but not counted: the first ones see the deployment fill, for
-WARMUP_RESIDENCES mean times of a request, the last ones see it empty."""
+WARMUP_RESIDENCES, COOLDOWN_RESIDENCES = 1.5, 1.0
+"""The first requests see the deployment fill and the last ones see it empty, for about so many mean times of a request:
+they are replayed but not counted."""
+LEAST_UNCOUNTED, MOST_WARMUP, MOST_COOLDOWN = 0.1, 0.5, 0.35
+"""Bounds of the uncounted parts of the requests at either end."""
 LATENCIES = ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms")
 
 
@@ -55,6 +56,8 @@ class Options:
     two_batch: bool | None = None
     """None: as the candidate has it."""
     static: bool = False
+    prefill_tokens: int | None = None
+    """Tokens of a prefill worker's step; None takes the engine's default on its accelerator."""
     share: tuple[int, int] = (1, 1)
     """(workers replayed, of so many): a part of the deployment under the same part of the load."""
 
@@ -108,14 +111,15 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
         hw = _hardware(s, c.node)
         budget = c.settings.max_num_batched_tokens or hw.token_budget
         d, p, transfer = _workers(s, hw, layout, count, c, budget, longest_context, o), None, None
+    ends = uncounted(s, c, requests, o.share)
     rules = Rules(
         routing=o.routing,
         request_s=d.hardware.ctx.coefficients.request_s,
         limits=limits_of(s.scenario.slo),
         concurrency=None if s.in_flight is None else max(1, s.in_flight * o.share[0] // o.share[1]),
         seed=seed,
-        warmup=warmup(s, c, requests, o.share),
-        cooldown=COOLDOWN,
+        warmup=ends[0],
+        cooldown=ends[1],
     )
     return Prepared(d, p, transfer, rules, longest_context)
 
@@ -123,7 +127,7 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
 def _pool_workers(s: Setup, c: Candidate, pool: Pool, longest: int, o: Options, *, prefill: bool) -> Workers:
     hw = _hardware(s, pool.node)
     count = max(1, pool.workers * o.share[0] // o.share[1])
-    settings = None if prefill else c.settings.max_num_batched_tokens
+    settings = o.prefill_tokens if prefill else c.settings.max_num_batched_tokens
     layout = Layouts.of(**pool.layout.model_dump())
     return _workers(s, hw, layout, count, c, settings or hw.token_budget, longest, o, prefill)
 
@@ -165,7 +169,7 @@ def _workers(
         most_tokens=token_budget,
         longest_context=longest,
     )
-    cache = kv_cache(s, hw, layout, sequences * ranks, token_budget)
+    cache = kv_cache(s, hw, layout, ranks if prefill else sequences * ranks, token_budget)
     cache = replace(cache, prefix=o.prefix_cache, hit_rate=float(s.traffic.prefix_hit_rate) if o.prefix_cache else 0.0)
     return Workers(Deployment(count, ranks, scheduler, cache), table, layout, hw)
 
@@ -259,11 +263,12 @@ def extent(s: Setup, c: Candidate, requests: int | None) -> tuple[int, tuple[int
     return min(MOST_REQUESTS, max(FEWEST_REQUESTS, ceil(wanted * kept / units))), (kept, units)
 
 
-def warmup(s: Setup, c: Candidate, requests: int, share: tuple[int, int]) -> float:
-    """Part of ``requests`` that come in while the deployment fills."""
+def uncounted(s: Setup, c: Candidate, requests: int, share: tuple[int, int]) -> tuple[float, float]:
+    """Parts of ``requests`` at the start and the end that come in while the deployment fills and empties."""
     inside = s.rate_rps * residence_s(c) if s.rate_rps is not None else float(s.in_flight or 0)
-    wanted = WARMUP_RESIDENCES * inside * share[0] / share[1] / requests
-    return float(np.clip(wanted, LEAST_WARMUP, MOST_WARMUP))
+    one = inside * share[0] / share[1] / requests
+    first = float(np.clip(WARMUP_RESIDENCES * one, LEAST_UNCOUNTED, MOST_WARMUP))
+    return first, float(np.clip(COOLDOWN_RESIDENCES * one, LEAST_UNCOUNTED, MOST_COOLDOWN))
 
 
 def residence_s(c: Candidate) -> float:
