@@ -56,7 +56,7 @@ def added(entries: Entries, kind: str, data: Mapping[str, Any]) -> Entries:
         if entry.accelerator not in accelerators:
             raise UnknownNameError(f"node {id}: accelerator", entry.accelerator, accelerators)
     # JSON's types, whatever YAML made of dates and the like.
-    plain = entry.model_dump(mode="json", exclude_none=True)
+    plain = entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     out = {k: dict(v) for k, v in entries.items()}
     out.setdefault(kind, {})[id] = plain
     if sum(map(len, out.values())) > MAX_ENTRIES:

@@ -32,10 +32,14 @@ def entries() -> dict[str, list[Entry]]:
     return {
         _("Answer"): [
             Entry("plan", _("Plan"), _("What would it take?"), "target"),
+            Entry("compare", _("Compare and what-if"), _("What if one thing were different?"), "compare_arrows"),
         ],
         _("Look inside"): [
             Entry("memory", _("Memory and precision"), _("What fills a GPU, and what fits into the rest?"), "memory"),
             Entry("layout", _("Layout and topology"), _("Where do the ranks lie, and what do they send?"), "lan"),
+        ],
+        _("What it stands on"): [
+            Entry("catalogue", _("Catalogue"), _("What is known about hardware and models?"), "inventory_2"),
         ],
     }
 

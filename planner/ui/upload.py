@@ -9,12 +9,12 @@ from typing import Any
 
 from planner.catalog.hf_config import spec_from_hf_config
 from planner.catalog.model_spec import ModelSpec
-from planner.catalog.validation import check_mapping
+from planner.catalog.validation import check_mapping, validate
 from planner.errors import InputError
 from planner.scenario.load import scenario_from_data
 from planner.scenario.safe_yaml import MAX_SCENARIO_BYTES, load_yaml
 from planner.scenario.schema import Scenario
-from planner.search.plan_schema import PLAN_VERSION
+from planner.search.plan_schema import PLAN_VERSION, Plan
 from planner.ui.i18n import _
 from planner.units import MIB
 
@@ -61,6 +61,18 @@ def scenario_from_mapping(data: dict[str, Any], where: str) -> Scenario:
     return scenario_from_data(data, None, where)
 
 
+def plan_from_text(text: str, where: str) -> Plan:
+    """The plan in YAML text; raises InputError in one sentence."""
+    data = mapping_from_text(text, where)
+    if data.get("schema") != PLAN_VERSION:
+        raise InputError(
+            where,
+            data.get("schema"),
+            _("a plan is needed: its first line is schema: {version}").format(version=PLAN_VERSION),
+        )
+    return validate(Plan, data, where)
+
+
 def spec_from_config(text: str, name: str) -> ModelSpec:
     """The model that a pasted Hugging Face config.json describes, called ``name`` where one is given.
 
@@ -79,10 +91,11 @@ def spec_from_config(text: str, name: str) -> ModelSpec:
         raise InputError(where, "deeply nested text", f"at most {MAX_JSON_DEPTH} levels") from None
     if depth(data) > MAX_JSON_DEPTH:
         raise InputError(where, "deeply nested text", f"at most {MAX_JSON_DEPTH} levels")
-    return spec_from_hf_config(check_mapping(data, where), _identifier(name))
+    return spec_from_hf_config(check_mapping(data, where), identifier(name))
 
 
-def _identifier(name: str) -> str | None:
+def identifier(name: str) -> str | None:
+    """``name`` as an id: letters, digits, dots and dashes; None where nothing is left."""
     kept = "".join(c if c.isalnum() or c in ".-_" else "-" for c in name.strip())[:80].strip("-.")
     return kept.lower() or None
 

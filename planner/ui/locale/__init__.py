@@ -26,7 +26,7 @@ def template() -> Catalog:
     found = Catalog(project="planner", charset="utf-8")
     rows = extract_from_dir(str(UI), [("**.py", "python")], {"**.py": _ENCODING}, keywords=KEYWORDS)
     for name, _line, message, comments, context in sorted(rows, key=lambda r: (r[0], r[1])):
-        found.add(message, None, [(f"planner/ui/{name}", None)], auto_comments=comments, context=context)
+        found.add(message, None, [(f"planner/ui/{name}", 0)], auto_comments=comments, context=context)
     return found
 
 
@@ -60,7 +60,8 @@ def missing(folder: str) -> list[Message]:
         if not message.id:
             continue
         there = known.get(message.id, message.context)
-        texts = [] if there is None else [there.string] if isinstance(there.string, str) else list(there.string)
+        text = None if there is None else there.string
+        texts = [text] if isinstance(text, str) else list(text or ())
         if there is None or there.fuzzy or not texts or not all(texts):
             out.append(message)
     return out

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 import streamlit as st
 
 from planner.search.plan_schema import Candidate, Mark, NearestMiss, Plan, Rejection
+from planner.ui import state
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.misses import misses_bar
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, quantity, sig
+from planner.ui.remedies import remedies
 from planner.ui.text import plain, sentence
 from planner.ui.words import node_label, reason_name, servings, subject_name, term_name
 
@@ -27,8 +29,37 @@ def show_rejections(plan: Plan) -> None:
     tried = _("{evaluated} combinations of layout and load were tried, {feasible} hold every limit.")
     if plan.evaluated:
         st.caption(tried.format(evaluated=count(plan.evaluated), feasible=count(plan.feasible)))
-    sentences = [rejection(r) for r in sorted(plan.rejected, key=lambda r: -r.count)]
-    _some(sentences, ngettext("{n} more reason", "{n} more reasons", len(sentences) - SHOWN), "rejected")
+    ordered = sorted(plan.rejected, key=lambda r: -r.count)
+    for i, one in enumerate(ordered[:SHOWN]):
+        _rejection(plan, one, i)
+    rest = ordered[SHOWN:]
+    if rest:
+        more = ngettext("{n} more reason", "{n} more reasons", len(rest)).format(n=len(rest))
+        with st.expander(more, key="more.rejected"):
+            for i, one in enumerate(rest, start=SHOWN):
+                _rejection(plan, one, i)
+
+
+def _rejection(plan: Plan, one: Rejection, place: int) -> None:
+    st.markdown(rejection(one))
+    _buttons(plan, one, f"rejected.{place}")
+
+
+def _buttons(plan: Plan, refused: Rejection | NearestMiss, key: str) -> None:
+    """One button a remedy: the scenario changes only when it is pressed."""
+    offered = remedies(plan.scenario, refused)
+    if not offered:
+        return
+    with st.container(horizontal=True, gap="small"):
+        for i, remedy in enumerate(offered):
+            st.button(
+                _("Try: {change}").format(change=plain(remedy.label)),
+                key=f"remedy.{key}.{i}",
+                on_click=state.put,
+                args=(dict(remedy.values),),
+                icon=":material/build:",
+                type="tertiary",
+            )
 
 
 def _some(items: list[str], more: str, key: str) -> None:
@@ -85,6 +116,7 @@ def show_misses(plan: Plan) -> None:
             st.markdown(f"{plain(sentence(m.text))} {'' if says(m.text, m.needed) else need(m)}")
             if m.fix:
                 st.markdown(_(":material/build: **What would help:** {fix}").format(fix=plain(sentence(m.fix))))
+            _buttons(plan, m, f"miss.{i}")
     figure = misses_bar(plan.nearest_misses)
     if figure is not None:
         st.plotly_chart(figure, config=CONFIG, key="misses", alt=_("Needed and available of the nearest misses"))

@@ -16,7 +16,7 @@ _MEGABYTES = upload.MAX_UPLOAD_BYTES >> 20
 
 def gallery_picker() -> None:
     """The examples; picking one replaces the scenario."""
-    names = {e.id: e.scenario.name for e in gallery.examples()}
+    names = gallery.titles()
     current = state.example_id()
     st.session_state[_PICK] = current
     st.selectbox(

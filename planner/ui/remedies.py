@@ -1,0 +1,111 @@
+"""Changes of the scenario that answer a refusal, as values of the form: one click applies them, none is ever applied
+unasked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from planner.scenario.schema import NodeChoice, Scenario
+from planner.search.plan_schema import NearestMiss, Rejection
+from planner.ui.i18n import _, ngettext
+from planner.ui.numbers import count, duration
+from planner.ui.words import latencies, node_label, percentiles
+
+_HIGH_PRECISION_KV = (None, "bf16", "fp16", "fp32")
+_LARGEST_WORKER = 512
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """``values`` put into the form (fields of :mod:`planner.ui.draft`), and what a button says about them."""
+
+    label: str
+    values: tuple[tuple[str, Any], ...]
+
+
+def remedies(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy]:
+    """What would let the refused deployment through, the smallest change first; empty where the scenario has no say."""
+    if refused.reason in ("memory", "kv_cache"):
+        return _memory(scenario)
+    if refused.reason in ("nodes", "max_gpus", "rate"):
+        return _counts(scenario, refused)
+    if refused.reason.startswith("slo_"):
+        return _limit(scenario, f"{refused.reason.removeprefix('slo_')}_ms", refused)
+    return []
+
+
+def _memory(scenario: Scenario) -> list[Remedy]:
+    out = []
+    if scenario.precision.kv in _HIGH_PRECISION_KV:
+        out.append(Remedy(_("KV cache in fp8"), (("precision.kv", "fp8"),)))
+    for choice in scenario.hardware.candidates:
+        if choice.gpus is not None:
+            label = _("all GPUs of each {node}").format(node=node_label(choice.node))
+            out.append(Remedy(label, ((f"gpus.{choice.node}", None),)))
+    out += [
+        _nodes(choice, 2 * choice.max_nodes) for choice in scenario.hardware.candidates if choice.max_nodes is not None
+    ]
+    worker = scenario.hardware.max_gpus_per_worker
+    if worker is not None and worker < _LARGEST_WORKER:
+        out.append(_worker(2 * worker))
+    return out
+
+
+def _worker(gpus: int) -> Remedy:
+    label = ngettext("workers of up to {n} GPU", "workers of up to {n} GPUs", gpus).format(n=count(gpus))
+    return Remedy(label, (("max_gpus_per_worker", gpus),))
+
+
+def _nodes(choice: NodeChoice, nodes: int) -> Remedy:
+    label = ngettext("up to {n} node of {node}", "up to {n} nodes of {node}", nodes).format(
+        n=count(nodes), node=node_label(choice.node)
+    )
+    return Remedy(label, ((f"max_nodes.{choice.node}", nodes),))
+
+
+def _counts(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy]:
+    if refused.needed is None or not refused.available:
+        return []
+    if refused.reason == "max_gpus":
+        return [_worker(math.ceil(refused.needed))] if refused.needed <= _LARGEST_WORKER else []
+    limited = [c for c in scenario.hardware.candidates if c.max_nodes is not None]
+    if isinstance(refused, NearestMiss):
+        limited = [c for c in limited if c.node == refused.node]
+    elif len(scenario.hardware.candidates) > 1:
+        return []  # which node type the numbers are of is not said
+    out = []
+    for choice in limited:
+        now = choice.max_nodes or 0
+        nodes = math.ceil(now * refused.needed / refused.available - 1e-9)
+        if refused.reason == "nodes":
+            nodes = math.ceil(refused.needed - 1e-9)
+        if nodes > now:
+            out.append(_nodes(choice, nodes))
+    return out
+
+
+def _limit(scenario: Scenario, metric: str, refused: Rejection | NearestMiss) -> list[Remedy]:
+    """The limit moved to the value reached, and the limit dropped."""
+    given = getattr(scenario.slo, metric)
+    if given is None or refused.needed is None or not math.isfinite(refused.needed):
+        return []
+    shown, limit = next(iter(given.given().items()))
+    if refused.needed <= limit:
+        return []  # it breaks a limit that the form does not show
+    reached = _up(refused.needed)
+    label = _("{metric} limit ({percentile}) of {limit} instead of {now}").format(
+        metric=latencies()[metric][1],
+        percentile=percentiles()[shown],
+        limit=duration(reached),
+        now=duration(limit),
+    )
+    return [Remedy(label, ((f"slo.{metric}.limit", reached),))]
+
+
+def _up(value: float) -> float:
+    """``value`` with three significant digits, rounded up: rounded down it would not be enough."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{math.ceil(value / step - 1e-9) * step:.6g}")

@@ -1,0 +1,160 @@
+"""The catalogue as tables: one row an entry, numbers with units in the headers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from planner.catalog import Catalog, ModelSpec
+from planner.catalog.model_spec import GqaAttention, LinearAttention, MlaAttention
+from planner.model.kv import kv_bytes_per_token
+from planner.model.parameters import count
+from planner.ui.i18n import _, language
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_THREE = "%.4g"
+
+
+def frame(kind: str, catalog: Catalog, own: frozenset[str]) -> pd.DataFrame:
+    """Entries of a kind (accelerator, node, model); ``own`` are ids of the session's own."""
+    return _frame(kind, catalog.version, language(), own, catalog)
+
+
+@st.cache_data(max_entries=64, show_spinner=False)
+def _frame(kind: str, version: str, spoken: str, own: frozenset[str], _catalog: Catalog) -> pd.DataFrame:
+    import pandas as pd
+
+    make = {"accelerator": _accelerators, "node": _nodes, "model": _models}[kind]
+    rows = make(_catalog)
+    for row in rows:
+        row["own"] = row["id"] in own
+    rows.sort(key=lambda r: (not r["own"], r["group"], r["id"]))
+    return pd.DataFrame(rows)
+
+
+def _accelerators(catalog: Catalog) -> list[dict[str, Any]]:
+    out = []
+    for a in map(catalog.accelerator, catalog.accelerator_ids()):
+        price = catalog.prices().rental(a.id)
+        out.append(
+            {
+                "id": a.id,
+                "name": a.name,
+                "group": a.vendor,
+                "arch": a.arch,
+                "memory": a.memory.gb_sold,
+                "bandwidth": a.memory.bandwidth_gb_s,
+                "bf16": a.tflops_dense.bf16,
+                "fp8": a.tflops_dense.fp8,
+                "fp4": a.tflops_dense.fp4,
+                "link": a.scale_up.unidirectional_gb_s,
+                "tdp": a.power_w.tdp,
+                "usd": price.typical_usd_per_gpu_hour() if price is not None else None,
+            }
+        )
+    return out
+
+
+def _nodes(catalog: Catalog) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": n.id,
+            "name": n.name,
+            "group": catalog.accelerator(n.accelerator).vendor,
+            "accelerator": n.accelerator,
+            "gpus": n.gpus,
+            "domain": n.scale_up.domain,
+            "link": n.scale_up.unidirectional_gb_s_per_gpu,
+            "nics": n.nics.count if n.nics else None,
+            "gbit": n.nics.gbit_s if n.nics else None,
+            "kw": n.power.max_kw,
+        }
+        for n in map(catalog.node, catalog.node_ids())
+    ]
+
+
+def _models(catalog: Catalog) -> list[dict[str, Any]]:
+    return [model_row(m) for m in map(catalog.model, catalog.model_ids())]
+
+
+def model_row(spec: ModelSpec) -> dict[str, Any]:
+    """A model's main figures."""
+    size = count(spec)
+    return {
+        "id": spec.id,
+        "name": spec.name,
+        "group": spec.family,
+        "total": size.total / 1e9,
+        "active": size.active / 1e9,
+        "attention": attention_text(spec),
+        "kv": float(kv_bytes_per_token(spec, "bf16")) / 1024,
+        "context": spec.max_context_tokens,
+        "weights": weights_text(spec),
+    }
+
+
+def attention_text(spec: ModelSpec) -> str:
+    """Kinds of attention of a model, short."""
+    words = []
+    for a in spec.attentions.values():
+        if isinstance(a, MlaAttention):
+            words.append("MLA" + (_(" + sparse indexer") if a.indexer is not None else ""))
+        elif isinstance(a, LinearAttention):
+            words.append(_("linear"))
+        elif isinstance(a, GqaAttention):
+            name = "MHA" if a.kv_heads == a.heads else "MQA" if a.kv_heads == 1 else "GQA"
+            words.append(_("{kind}, window").format(kind=name) if a.window_tokens or a.chunk_tokens else name)
+    return " + ".join(dict.fromkeys(words))
+
+
+def weights_text(spec: ModelSpec) -> str:
+    """Number formats of the checkpoint's weights, the most frequent first."""
+    return ", ".join(dict.fromkeys([*list(spec.precision.values())[1:], spec.precision["default"]]))
+
+
+def columns(kind: str) -> dict[str, Any]:
+    """Headers with units."""
+
+    def number(label: str, help: str | None = None) -> Any:
+        return st.column_config.NumberColumn(label, help=help, format=_THREE)
+
+    text = st.column_config.TextColumn
+    shared = {
+        "own": st.column_config.CheckboxColumn(_("yours")),
+        "id": text(_("Id"), help=_("What scenarios call it.")),
+        "name": text(_("Name"), width="medium"),
+        "group": text(_("Family") if kind == "model" else _("Vendor")),
+    }
+    if kind == "accelerator":
+        return shared | {
+            "arch": text(_("Generation")),
+            "memory": number(_("Memory, GB"), _("As sold, decimal gigabytes.")),
+            "bandwidth": number(_("Memory, GB/s")),
+            "bf16": number(_("bf16, TFLOP/s"), _("Dense peak, without structured sparsity.")),
+            "fp8": number(_("fp8, TFLOP/s"), _("Dense peak, without structured sparsity.")),
+            "fp4": number(_("fp4, TFLOP/s"), _("Dense peak, without structured sparsity.")),
+            "link": number(_("Links, GB/s"), _("To other GPUs of the fast domain, one direction.")),
+            "tdp": number(_("TDP, W")),
+            "usd": number(_("$ per GPU-hour"), _("Where a plan starts from when no price is given.")),
+        }
+    if kind == "node":
+        return shared | {
+            "accelerator": text(_("Accelerator")),
+            "gpus": st.column_config.NumberColumn(_("GPUs")),
+            "domain": st.column_config.NumberColumn(_("Fast domain, GPUs")),
+            "link": number(_("Links, GB/s"), _("To other GPUs of the fast domain, one direction.")),
+            "nics": st.column_config.NumberColumn(_("NICs")),
+            "gbit": number(_("NIC, Gbit/s")),
+            "kw": number(_("Most power, kW")),
+        }
+    return shared | {
+        "total": number(_("Parameters, billion"), _("All of them: what memory holds.")),
+        "active": number(_("active, billion"), _("Those a token passes through: what arithmetic follows.")),
+        "attention": text(_("Attention")),
+        "kv": number(_("KV, KiB per token"), _("In bf16, without replication.")),
+        "context": number(_("Context, tokens")),
+        "weights": text(_("Checkpoint")),
+    }

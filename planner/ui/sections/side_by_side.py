@@ -1,0 +1,146 @@
+"""Two plans side by side: first what they are results of, then their numbers."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.errors import PlannerError
+from planner.search.plan_schema import Plan
+from planner.ui import comparison, gallery, state, upload
+from planner.ui.answers import answer
+from planner.ui.i18n import _
+from planner.ui.numbers import NONE, percent
+from planner.ui.sections import errors
+from planner.ui.sections.headline import question
+from planner.ui.text import plain
+from planner.ui.words import deployment
+
+_LEFT, _RIGHT, _FILE = "compare.left", "compare.right", "compare.file"
+_NOW, _BEFORE, _UPLOAD = "now", "before", "upload"
+
+
+def offered() -> dict[str, str]:
+    """What can be put on either side: key -> label."""
+    out = {_NOW: _("This scenario")}
+    if state.edited():
+        out[_BEFORE] = _("This scenario before your changes")
+    out |= {f"saved.{name}": name for name in state.saved()}
+    if _uploaded() is not None:
+        out[_UPLOAD] = _("Plan from a file")
+    titles = gallery.titles()
+    return out | {f"example.{e.id}": titles[e.id] for e in gallery.examples() if e.id != state.example_id()}
+
+
+def show(now: Plan) -> None:
+    """The choice of two, the differences, the numbers."""
+    choices = offered()
+    left_key, right_key = _pick(choices)
+    with st.expander(_("Compare with a plan from a file")):
+        st.file_uploader(
+            _("Plan (YAML)"), type=["yaml", "yml"], key=_FILE, max_upload_size=upload.MAX_UPLOAD_BYTES >> 20
+        )
+    try:
+        left, right = _plan(left_key, now), _plan(right_key, now)
+    except PlannerError as error:
+        st.error(errors.message(error), icon=":material/edit:")
+        return
+    for column, plan, key in zip(st.columns(2, gap="medium"), (left, right), (left_key, right_key), strict=True):
+        with column, st.container(border=True, height="stretch"):
+            best = _chosen(plan, key)
+            st.markdown(f"**{plain(choices[key])}**")
+            st.markdown(plain(deployment(best)) if best is not None else _("Nothing serves this as asked"))
+            st.caption(question(plan.scenario))
+    _differences(left, right)
+    a, b = _chosen(left, left_key), _chosen(right, right_key)
+    if a is None or b is None:
+        st.info(_("Only one of them can be served: there are no numbers to compare."), icon=":material/block:")
+        return
+    rows = comparison.numbers(a, b)
+    st.dataframe(
+        {
+            _("Figure"): [r.name for r in rows],
+            _("Left"): [r.left for r in rows],
+            _("Right"): [r.right for r in rows],
+            _("Right over left"): [_change(r.ratio) for r in rows],
+        },
+        hide_index=True,
+        height="content",
+    )
+
+
+def _pick(choices: dict[str, str]) -> tuple[str, str]:
+    keys = list(choices)
+    first_other = keys[1] if len(keys) > 1 else keys[0]
+    with st.container(horizontal=True, gap="small"):
+        picked = []
+        for label, key, default in ((_("Left"), _LEFT, _NOW), (_("Right"), _RIGHT, first_other)):
+            if st.session_state.get(key) not in choices:
+                st.session_state[key] = default
+            picked.append(st.selectbox(label, keys, key=key, format_func=choices.__getitem__))
+    return picked[0], picked[1]
+
+
+def _uploaded() -> bytes | None:
+    file = st.session_state.get(_FILE)
+    return None if file is None else bytes(file.getvalue())
+
+
+def _plan(key: str, now: Plan) -> Plan:
+    """Raises PlannerError."""
+    kind, _dot, name = key.partition(".")
+    if kind == _NOW:
+        return now
+    if kind == _BEFORE:
+        return answer(state.loaded())
+    if kind == "saved":
+        return answer(state.saved()[name])
+    if kind == "example":
+        return answer(gallery.example(name).scenario)
+    return upload.plan_from_text(upload.decode(_uploaded() or b"", _("the file")), _("the file"))
+
+
+def _chosen(plan: Plan, key: str) -> comparison.Candidate | None:
+    return state.chosen(plan) if key == _NOW else plan.best
+
+
+def _differences(left: Plan, right: Plan) -> None:
+    tables = (
+        (_("What they are results of"), comparison.identities(left, right), True),
+        (_("Versions"), comparison.versions(left, right), False),
+        (_("Scenario"), comparison.scenarios(left, right), False),
+    )
+    for title, rows, always in tables:
+        if not rows and not always:
+            continue
+        st.markdown(f"**{title}**")
+        if not rows:
+            st.success(
+                _("The same model, precision, engine, GPU and topology: the numbers compare directly."),
+                icon=":material/check:",
+            )
+            continue
+        if always:
+            st.caption(
+                _("They differ in {n} points; a difference in the numbers may come from any of them.").format(
+                    n=len(rows)
+                )
+                if len(rows) > 1
+                else _("They differ in one point only: a difference in the numbers comes from it.")
+            )
+        st.dataframe(
+            {
+                _("Field"): [r[0] for r in rows],
+                _("Left"): [r[1] for r in rows],
+                _("Right"): [r[2] for r in rows],
+            },
+            hide_index=True,
+            height="content",
+        )
+
+
+def _change(ratio: float | None) -> str:
+    if ratio is None:
+        return NONE
+    if abs(ratio - 1.0) < 5e-4:
+        return _("the same")
+    return f"{'+' if ratio > 1 else '−'}{percent(abs(ratio - 1.0))}"
