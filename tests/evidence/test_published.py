@@ -1,0 +1,105 @@
+"""Published points: stated with their layout or refused with the reason; the ratio stands beside each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.catalog import Catalog
+from planner.errors import InputError
+from planner.evidence.published import FILES, compare_points, is_published, main, read_points, validate_published
+from planner.evidence.published_state import Statement, Unstated, state
+
+FOLDER = Path(__file__).resolve().parents[2] / "measured" / "published"
+
+DECODE: dict[str, Any] = {
+    "id": "p",
+    "source": "s",
+    "model": "DeepSeek-V3",
+    "weights_dtype": "fp8",
+    "gpu": "H800",
+    "gpus": 128,
+    "nodes": 16,
+    "engine": "DeepSeek in-house",
+    "phase": "decode",
+    "layout": {"tp": 1, "ep": 128},
+    "isl": 4096,
+    "batch_per_gpu": 128,
+    "metrics": {"output_tok_per_s_per_node": 18598},
+}
+
+
+def test_a_point_is_stated_per_gpu() -> None:
+    found = state(DECODE)
+    assert isinstance(found, Statement)
+    assert found.layout == {"tp": 1, "pp": 1, "attention_dp": 128, "moe_tp": 1, "ep": 128}
+    assert found.figures == {"tok_per_s_per_gpu": 18598 / 8}
+    assert found.two_batch
+    assert found.notes
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"phase": "op"}, "operator"),
+        ({"layout": {}}, "layout"),
+        ({"gpu": "Abacus"}, "accelerator"),
+        ({"weights_dtype": "int3"}, "precision"),
+        ({"mtp": "1"}, "multi-token"),
+        ({"isl": None}, "lengths"),
+        ({"batch_per_gpu": None}, "batch"),
+        ({"notes": "THEORETICAL bound"}, "not measured"),
+        ({"metrics": {"gain_x": 2}}, "no figure"),
+    ],
+)
+def test_what_cannot_be_stated_says_why(change: dict[str, Any], reason: str) -> None:
+    found = state(DECODE | change)
+    assert isinstance(found, Unstated)
+    assert reason in found.reason
+
+
+def test_tensorrt_counts_gpus_as_tp() -> None:
+    entry = DECODE | {
+        "gpu": "H200",
+        "gpus": 8,
+        "engine": "TensorRT-LLM",
+        "phase": "agg",
+        "layout": {"tp": 8, "ep": 8, "dp": 8},
+        "osl": 2048,
+        "concurrency": 1024,
+        "metrics": {"output_tok_per_s_total": 11489},
+    }
+    found = state(entry)
+    assert isinstance(found, Statement)
+    assert (found.layout["tp"], found.layout["attention_dp"], found.layout["ep"]) == (1, 8, 8)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_point_is_predicted_or_counted(cat: Catalog, name: str) -> None:
+    points = read_points(FOLDER / name)
+    found, left = compare_points(points, cat)
+    assert {c.id for c in found} | {u.id for u in left} == {p["id"] for p in points}
+    assert all(c.predicted > 0 for c in found)
+
+
+def test_deepseek_is_near(cat: Catalog) -> None:
+    """DeepSeek's own profile: decode EP128 at 2,325 and prefill EP32 at 7,839 tokens/s per GPU."""
+    report = validate_published(read_points(FOLDER / "e2e_deepseek.yaml"), cat)
+    ratios = {p["id"]: p["ratio"] for p in report["points"]}
+    assert 0.6 <= ratios["ds_profile_decode"] <= 1.5
+    assert 0.5 <= ratios["ds_profile_prefill"] <= 1.6
+
+
+def test_recognition_and_page(tmp_path: Path) -> None:
+    assert is_published((FOLDER / "e2e_vllm.yaml").read_text())
+    assert not is_published("- id: x\n  colour: red\n")
+    path = tmp_path / "e2e_deepseek.yaml"
+    path.write_text("- id: x\n  phase: decode\n  metrics: {}\n")
+    assert "0 of 1 points stated" in main(tmp_path)
+    path.write_text("a: 1\n")
+    with pytest.raises(InputError, match="list of points"):
+        read_points(path)
+    with pytest.raises(InputError, match="folder"):
+        main(tmp_path / "none")
