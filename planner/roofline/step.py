@@ -356,11 +356,11 @@ def _experts(
     if gathered.size:
         time[gathered] = seconds(ctx.curves.get("moe", ctx.precision.routed_experts), gathered)
     if direct.size:
-        time[direct] = seconds(_dispatched_expert_curve(ctx, has_prefill), direct)
+        time[direct] = seconds(dispatched_expert_curve(ctx, has_prefill), direct)
     return time
 
 
-def _dispatched_expert_curve(ctx: StepContext, has_prefill: bool) -> Curve:
+def dispatched_expert_curve(ctx: StepContext, has_prefill: bool) -> Curve:
     """Experts behind a dispatch; the fused kernel's curve where no such kernel was measured for the format."""
     kind = "moe_deepep_prefill" if has_prefill else "moe_deepep_decode"
     try:
