@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import planner.sheet as sheet
     from planner.catalog import load_model
     from planner.errors import InfeasibleError, InputError, PlannerError
+    from planner.layout.experts import place_experts
     from planner.memory.budget import MemoryBudget, memory_budget
     from planner.scenario.load import load_scenario
     from planner.scenario.schema import Scenario
@@ -40,6 +41,7 @@ _EXPORTS = {
     "load_model": "planner.catalog",
     "load_scenario": "planner.scenario.load",
     "memory_budget": "planner.memory.budget",
+    "place_experts": "planner.layout.experts",
     "plan": "planner.search.planning",
     "sweep": "planner.sweeps.run",
 }
@@ -60,6 +62,7 @@ __all__ = [
     "load_model",
     "load_scenario",
     "memory_budget",
+    "place_experts",
     "plan",
     "sheet",
     "sweep",
