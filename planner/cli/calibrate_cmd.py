@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.options import CatalogOption, JsonOption
-from planner.cli.output import console, log, print_json, table, write_text
+from planner.cli.output import console, log, print_json, table, write_bytes, write_text
 from planner.errors import InputError
 from planner.evidence.intervals import NORMAL_SCORE_80
 from planner.search.headline import sig3
@@ -170,6 +170,29 @@ def _shift_cells(shift: dict[str, float]) -> tuple[str, ...]:
     )
 
 
+@app.command("evidence")
+def evidence_command(
+    measured: MeasuredArgument = MEASURED,
+    out: OutFolderOption = None,
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Predict every run in MEASURED with the coefficients in force, for installations without it; run this last."""
+    from planner.catalog import catalog as open_catalog
+    from planner.evidence.evidence_table import write_evidence
+
+    _holding(measured, "e2e_runs.csv")
+    _holding(measured, "memory_runs.csv")
+    with _staged(out) as folder:
+        written = {path.name: path.stat().st_size for path in write_evidence(measured, folder, open_catalog(catalog))}
+    if as_json:
+        print_json({"kind": "evidence", "bytes": written})
+    else:
+        rows = [(name, f"{size:,}") for name, size in written.items()]
+        console().print(table("Runs with their predictions", ("file", "bytes"), rows))
+    return 0
+
+
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f} %"
 
@@ -183,7 +206,7 @@ def _staged(out: Path | None) -> Iterator[Path]:
         yield Path(name)
         if out is not None:
             for path in sorted(Path(name).iterdir()):
-                write_text(out / path.name, path.read_text(encoding="utf-8"))
+                write_bytes(out / path.name, path.read_bytes())
             log(f"coefficients written to {out}")
 
 

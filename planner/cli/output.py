@@ -60,6 +60,11 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str
 
 
 def write_text(path: Path, text: str) -> None:
+    """:func:`write_bytes` of ``text`` in UTF-8."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all: a temporary file beside it takes its place at the end."""
     folder = path.resolve().parent
     if not folder.is_dir():
@@ -71,8 +76,8 @@ def write_text(path: Path, text: str) -> None:
     except OSError as error:
         raise InputError("--out", str(path), f"a folder that can be written ({error.strerror})") from None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)
     except BaseException:

@@ -41,7 +41,7 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     distances = distance_classes(runs)
     bands = {name: intervals(distances, name.removesuffix("_ms"), predicted[name]) for name in METRICS}
     headline = np.array([s == "none" for s in runs.text["speculative"]], dtype=bool)
-    report = _Report(runs, predicted, bands)
+    report = Report(runs, predicted, bands)
     return {
         "kind": "e2e",
         "rows": len(runs),
@@ -54,8 +54,8 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     }
 
 
-class _Report:
-    """Errors of selections of runs."""
+class Report:
+    """Errors of selections of runs: ``predicted`` and ``bands`` by metric, arrays (n,)."""
 
     def __init__(self, runs: Runs, predicted: Mapping[str, Array], bands: Mapping[str, Any]) -> None:
         self.runs, self.predicted, self.bands = runs, predicted, bands
@@ -67,6 +67,9 @@ class _Report:
         return np.where(known, self.predicted[metric] / np.where(known, measured, 1.0) - 1.0, np.nan)
 
     def metrics(self, rows: NDArray[np.bool_]) -> dict[str, dict[str, float]]:
+        """Errors, bias and coverage of the 80 % interval by metric over ``rows`` (n,); metrics without a row are left
+        out.
+        """
         out: dict[str, dict[str, float]] = {}
         for metric in METRICS:
             error = self.error(metric)
@@ -87,6 +90,7 @@ class _Report:
         return out
 
     def groups(self, headline: NDArray[np.bool_], distances: Sequence[str]) -> list[dict[str, Any]]:
+        """:meth:`metrics` of every value of every key of :data:`GROUPS`, over the ``headline`` rows."""
         keys = {name: key(self.runs) for name, key in GROUPS.items()} | {"distance": list(distances)}
         found: list[dict[str, Any]] = []
         for name, values in keys.items():
@@ -99,6 +103,7 @@ class _Report:
         return found
 
     def rows(self, failures: Mapping[int, str]) -> list[dict[str, Any]]:
+        """Every run in order: measured, predicted, interval; the reason where it has no prediction."""
         out: list[dict[str, Any]] = []
         for row in range(len(self.runs)):
             line: dict[str, Any] = {"run_id": self.runs.text["run_id"][row]}
@@ -113,7 +118,7 @@ class _Report:
         return out
 
 
-def _worst(report: _Report, terms: RunTerms, headline: NDArray[np.bool_]) -> list[dict[str, Any]]:
+def _worst(report: Report, terms: RunTerms, headline: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """The rows with the largest ratio between predicted and measured, with the terms of their two steps."""
     ratios = np.array([np.abs(np.log(report.error(m) + 1.0)) for m in METRICS])
     size = np.where(headline, np.nan_to_num(ratios, nan=0.0).max(axis=0), 0.0)

@@ -84,9 +84,9 @@ def validate_memory(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engi
         "rows": len(predictions),
         "predicted": sum(1 for p in predictions if not p.reason),
         "failed": failed,
-        "metrics": _metrics(predictions),
+        "metrics": memory_metrics(predictions),
         "groups": [
-            {"group": name, "value": value, "rows": len(members), "metrics": _metrics(members)}
+            {"group": name, "value": value, "rows": len(members), "metrics": memory_metrics(members)}
             for name, key in _GROUPS.items()
             for value, members in _by(predictions, key).items()
         ],
@@ -199,7 +199,8 @@ def _measured(row: dict[str, str], out: RowPrediction, budget: MemoryBudget) -> 
         out.predicted["kv_bytes_per_token"] = float(budget.printed_token_bytes[0])
 
 
-def _metrics(predictions: list[RowPrediction]) -> dict[str, dict[str, float]]:
+def memory_metrics(predictions: list[RowPrediction]) -> dict[str, dict[str, float]]:
+    """Errors by metric over the runs that started and have a prediction."""
     metrics: dict[str, dict[str, float]] = {}
     for name in METRICS:
         pairs = [
