@@ -39,6 +39,7 @@ def entries() -> dict[str, list[Entry]]:
             Entry("layout", _("Layout and topology"), _("Where do the ranks lie, and what do they send?"), "lan"),
         ],
         _("What it stands on"): [
+            Entry("evidence", _("Evidence"), _("How wrong may this be?"), "fact_check"),
             Entry("catalogue", _("Catalogue"), _("What is known about hardware and models?"), "inventory_2"),
         ],
     }

@@ -1,0 +1,55 @@
+"""How wrong may this be?"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.catalog import Catalog
+from planner.errors import InputError
+from planner.evidence.evidence_table import EvidenceTable, evidence_table, memory_evidence
+from planner.evidence.memory_validate import RowPrediction
+from planner.evidence.nearness import nearness
+from planner.ui import state
+from planner.ui.i18n import _
+from planner.ui.sections import evidence_near, evidence_runs, evidence_terms, shown
+from planner.ui.sections.errors import message
+from planner.ui.sections.evidence_data import place_of
+
+
+def show() -> None:
+    """The page."""
+    subject = shown.shown()
+    try:
+        with st.spinner(_("Predicting the measured runs …"), show_time=True):
+            table = runs(state.catalog().version, state.catalog())
+            memory = starts(state.catalog().version, state.catalog())
+    except InputError as error:
+        st.error(message(error), icon=":material/folder_off:")
+        return
+    near = None
+    evidence_runs.show_accuracy(table)
+    if subject is not None:
+        place = place_of(subject)
+        near = nearness(table, place)
+        evidence_near.show(subject, table, near, place)
+    metric, rows = evidence_runs.show_scatter(table, near, subject.key if subject else "")
+    left, right = st.columns(2, gap="large")
+    with left:
+        evidence_runs.show_groups(table, metric, rows)
+    with right:
+        evidence_runs.show_coverage(table, rows)
+    if subject is not None:
+        evidence_terms.show_operators(subject)
+    evidence_terms.show_memory(memory)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def runs(catalogue: str, _catalog: Catalog) -> EvidenceTable:
+    """Measured runs with their predictions, once per catalogue."""
+    return evidence_table(_catalog)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def starts(catalogue: str, _catalog: Catalog) -> list[RowPrediction]:
+    """Measured start-ups with their predictions, once per catalogue."""
+    return memory_evidence(_catalog)
