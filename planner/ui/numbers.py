@@ -6,6 +6,7 @@ import math
 from decimal import ROUND_HALF_UP, Decimal
 
 from planner.search.plan_schema import Interval
+from planner.ui.i18n import _
 
 NONE = "–"
 
@@ -80,12 +81,32 @@ def span(interval: Interval | None, scale: float = 1.0) -> str | None:
     return f"{sig(interval.low80 * scale)}–{sig(interval.high80 * scale)}"
 
 
+def units() -> dict[str, str]:
+    """Things that are counted, in the language in use."""
+    return {
+        "GPUs": _("GPUs"),
+        "gpus": _("GPUs"),
+        "nodes": _("nodes"),
+        "sequences": _("sequences"),
+        "requests": _("requests"),
+        "tokens": _("tokens"),
+        "experts": _("experts"),
+        "heads": _("heads"),
+        "layers": _("layers"),
+        "ranks": _("ranks"),
+        "stages": _("stages"),
+        "columns": _("columns"),
+        "requests/s": _("requests/s"),
+    }
+
+
 def quantity(value: float | None, unit: str | None) -> str:
     """``value`` with its unit, latencies in the unit that reads shortest."""
     if value is None:
         return NONE
     if unit == "ms":
         return duration(value)
-    if unit in ("GPUs", "gpus", "nodes", "sequences", "requests", "tokens", "experts", "heads", "layers"):
-        return f"{count(value)} {unit}"
+    words = units()
+    if unit in words:
+        return f"{count(value)} {words[unit]}"
     return f"{sig(value)} {unit}" if unit else sig(value)

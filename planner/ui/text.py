@@ -7,6 +7,7 @@ import re
 from typing import get_args
 
 from planner.scenario.schema import EngineName
+from planner.ui.phrases import translated
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-!|~$:&])")
 
@@ -37,10 +38,15 @@ def wrapped(text: object, width: int = 60) -> str:
 
 
 def sentence(text: str) -> str:
-    """``text`` with a full stop, and a capital first letter where it starts with a plain word (not with an id)."""
+    """``text`` with a full stop, and a capital first letter where it starts with a plain word (not with an id); the
+    planner's own sentences in the language in use.
+    """
     flat = " ".join(text.split())
     if not flat:
         return flat
+    there = translated(flat)
+    if there != flat:
+        return there if there[-1] in "。！？…" else f"{there}。"
     first = flat.split(" ", 1)[0].rstrip(",.:;")
     if first.isalpha() and first.islower() and first not in _IDS:
         flat = flat[0].upper() + flat[1:]

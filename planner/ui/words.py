@@ -155,10 +155,24 @@ def term_name(term: str) -> str:
     """An operator in words."""
     known = {
         "attention_core": _("Attention"),
+        "attention": _("Attention"),
+        "attention_projections": _("Attention projections"),
         "dense_mlp": _("Dense feed-forward"),
+        "norms": _("Norms"),
         "norms_other": _("Norms and other"),
         "mla_bmm": _("Latent projections"),
         "kv_transfer": _("KV transfer"),
+        "indexer": _("Sparse-attention indexer"),
+        "router": _("Router"),
+        "routed_experts": _("Routed experts"),
+        "shared_experts": _("Shared experts"),
+        "dispatch": _("Dispatch"),
+        "combine": _("Combine"),
+        "collectives": _("Collectives"),
+        "head": _("Head"),
+        "sampling": _("Sampling"),
+        "pp_send": _("Pipeline sends"),
+        "host": _("Host"),
     }
     return known.get(term) or term.replace("_", " ").strip().capitalize()
 
@@ -175,6 +189,7 @@ def reason_name(reason: str) -> str:
         "slo_tpot": _("Time per output token over its limit"),
         "slo_e2e": _("Whole request over its limit"),
         "rate": _("Does not keep up with the load"),
+        "hardware_facts": _("Facts about the hardware are missing"),
         "operator_data": _("No operator times for this accelerator and format"),
         "dense_model_is_not_expert_parallel": _("Expert parallel without experts"),
         "heads_not_divisible": _("Attention heads do not divide"),
@@ -200,7 +215,15 @@ def reason_name(reason: str) -> str:
 
 def subject_name(subject: str) -> str:
     """What a mark is about, in words."""
-    return latencies()[subject][0] if subject in latencies() else subject.replace("_", " ")
+    if subject in latencies():
+        return latencies()[subject][0]
+    known = {
+        "memory_gib": _("memory of a GPU"),
+        "end-to-end coefficients": _("end-to-end coefficients"),
+        "output_tokens_per_s_per_gpu": _("output tokens per second and GPU"),
+        "usd_per_mtok": _("cost per token"),
+    }
+    return known.get(subject) or subject.replace("_", " ")
 
 
 _SPELLINGS = {

@@ -6,6 +6,7 @@ import streamlit as st
 
 from planner.errors import InputError, PlannerError
 from planner.ui.i18n import _
+from planner.ui.phrases import translated
 from planner.ui.text import plain, sentence
 
 
@@ -13,7 +14,8 @@ def message(error: PlannerError) -> str:
     """The error as a sentence, safe for Markdown, its field in bold."""
     text = str(error)
     if isinstance(error, InputError) and text.startswith(error.field):
-        rest = text[len(error.field) :].lstrip(": ")
+        given = text[len(error.field) :].removeprefix(": got ").removesuffix(f"; {error.allowed}")
+        rest = _("got {given}; {allowed}").format(given=given, allowed=translated(error.allowed))
         field = error.field.removeprefix("scenario: ")
         return f"**{plain(field)}**: {plain(sentence(rest))}"
     return plain(sentence(text))

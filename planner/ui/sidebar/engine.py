@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.scenario.schema import EngineOptions
 from planner.ui.i18n import _
 from planner.ui.sidebar.form import Form
 from planner.ui.words import engines, precision_classes
@@ -26,7 +25,7 @@ def show(form: Form) -> None:
 
 def _options(form: Form) -> None:
     own = _("engine's own")
-    help = {name: info.description for name, info in EngineOptions.model_fields.items()}
+    help = option_help()
     form.real(
         "option.gpu_memory_utilization",
         _("Part of GPU memory used, 0–1"),
@@ -63,6 +62,21 @@ def _options(form: Form) -> None:
         step=0.1,
         optional=own,
     )
+
+
+def option_help() -> dict[str, str]:
+    """What an engine option means."""
+    return {
+        "gpu_memory_utilization": _("Part of GPU memory the engine may use."),
+        "max_num_seqs": _("Largest number of sequences in one step of one attention replica."),
+        "max_num_batched_tokens": _("Token budget of one step of one attention replica."),
+        "max_model_len": _("Largest context (prompt plus output) of a request in tokens."),
+        "chunked_prefill": _("Whether long prompts are split over steps."),
+        "cuda_graphs": _("Whether decode steps replay captured graphs."),
+        "two_batch_overlap": _("Whether two micro-batches overlap communication with compute."),
+        "redundant_experts": _("Replicas of hot experts over the whole expert-parallel group."),
+        "expert_skew": _("Coefficient of variation of the experts' popularity; 0 is perfectly even routing."),
+    }
 
 
 @st.cache_data(show_spinner=False)
