@@ -30,8 +30,8 @@ def predicted_against_measured(
     chosen: NDArray[np.bool_],
     near: NDArray[np.bool_],
 ) -> go.Figure:
-    """Predicted (up) against measured (across), ms on logarithmic axes; one colour per group of ``values``, a ring around
-    runs in ``near``.
+    """Predicted (up) against measured (across), ms on logarithmic axes; one colour per group of ``values``, rings
+    around runs in ``near``.
     """
     measured, predicted = table.runs[metric], table.predicted[metric]
     shown = chosen & np.isfinite(measured) & np.isfinite(predicted) & (measured > 0) & (predicted > 0)

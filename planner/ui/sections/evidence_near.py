@@ -14,7 +14,7 @@ from planner.ui.numbers import count
 from planner.ui.sections.cards import Card, cards
 from planner.ui.subject import Subject
 from planner.ui.text import plain, sentence
-from planner.ui.words import engines, layout_label, node_label
+from planner.ui.words import engines, layout_label
 
 LISTED = 12
 
@@ -30,7 +30,7 @@ def show(subject: Subject, table: EvidenceTable, near: Nearness, place: Place) -
     distance = subject.candidate.evidence.distance
     if distance:
         st.caption(_("The intervals of this plan are those of: {kind}").format(kind=plain(sentence(distance))))
-    gpu = node_label(place.gpu)
+    gpu = subject.setup.catalog.accelerator(place.gpu).name
     engine = engines().get(place.engine, place.engine)
     cards(
         (

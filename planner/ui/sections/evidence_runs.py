@@ -68,12 +68,14 @@ def show_accuracy(table: EvidenceTable) -> None:
     names = metric_names()
     shown = [
         Card(
-            _("Median error of {name}").format(name=names[m]),
+            _("{metric}: median error").format(metric=latencies()[m][1]),
             percent(found[m]["median_ape"]),
             _("nine of ten within {p90}, bias {bias}").format(
                 p90=percent(found[m]["p90_ape"]), bias=f"{100 * found[m]['bias']:+.1f} %"
             ),
-            _("Of |predicted − measured| / measured, over runs without speculative decoding."),
+            _("{name}: |predicted − measured| / measured, over runs without speculative decoding.").format(
+                name=names[m]
+            ),
         )
         for m in ("tpot_ms", "ttft_ms")
         if m in found
