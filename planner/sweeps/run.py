@@ -219,5 +219,6 @@ class _Runner:
 
     def _gone(self, index: int, error: BaseException) -> Record:
         tries = self.lost[index]
-        text = f"the worker was lost {tries} times ({type(error).__name__}): too little memory is the usual cause"
+        why = " ".join(str(error).split())[:200]
+        text = f"no answer after {tries} tries ({type(error).__name__}: {why}); workers that die usually lack memory"
         return _row(self.tasks[index], blank("lost", text))

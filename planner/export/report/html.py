@@ -14,7 +14,8 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h2 { border-bottom: 1px solid var(--rule); padding-bottom: .2rem; margin-top: 2.2rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
 th, td { border-bottom: 1px solid var(--rule); padding: .25rem .7rem .25rem 0; text-align: left; vertical-align: top; }
-th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; } td.n { white-space: nowrap; }
+td:nth-child(4):not(.n) { min-width: 12rem; }
 pre { overflow-x: auto; border: 1px solid var(--rule); padding: .7rem; font-size: .85rem; }
 figure { margin: 1rem 0; } figcaption { color: var(--dim); font-size: .9rem; }
 svg { width: 100%; height: auto; max-width: 46rem; } svg text { fill: var(--ink); font-size: 12px; }

@@ -1,0 +1,97 @@
+"""A row becomes a scenario: short columns, dotted keys, empty cells, what spreadsheets do to numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from planner.errors import InputError, UnknownNameError
+from planner.scenario.load import scenario_from_data
+from planner.sheet.rows import COLUMNS, check_columns, place, question
+
+BASE = {"model": "qwen3-32b", "node": "dgx-h100", "input_tokens": 2000, "output_tokens": 300, "rate_rps": 5}
+
+
+def test_a_row_is_a_scenario() -> None:
+    row = BASE | {
+        "usd_per_gpu_hour": 2.5,
+        "tpot_limit_ms": 50,
+        "serving": "agg, disagg",
+        "spare_nodes": 1.0,
+        "kv": "fp8",
+    }
+    s = scenario_from_data(question(row))
+    assert s.economics.usd_per_gpu_hour == {"dgx-h100": 2.5}
+    assert s.search.serving == ("agg", "disagg")
+    assert s.reliability.spare_nodes == 1
+    assert s.slo.tpot_ms is not None
+    assert s.slo.tpot_ms.mean == 50
+    assert s.precision.kv == "fp8"
+    assert s.engine.name == "vllm"
+
+
+@pytest.mark.parametrize("empty", [None, "", "  ", math.nan])
+def test_empty_cells_are_left_out(empty: object) -> None:
+    assert "kv" not in question(BASE | {"kv": empty}).get("precision", {})
+    with pytest.raises(InputError, match="model"):
+        question(BASE | {"model": empty})
+
+
+def test_spreadsheets_numbers() -> None:
+    row = BASE | {"input_tokens": 2000.0, "rate_rps": "5.5", "engine_version": 0.33, "max_nodes": "4"}
+    s = scenario_from_data(question(row))
+    assert s.workload.arrival.rate() == 5.5
+    assert s.engine.version == "0.33"
+    assert s.hardware.candidates[0].max_nodes == 4
+
+
+def test_closed_loop_and_open_loop() -> None:
+    row = {k: v for k, v in BASE.items() if k != "rate_rps"} | {"concurrency": 64}
+    assert scenario_from_data(question(row)).workload.arrival.kind == "closed_loop"
+    with pytest.raises(InputError, match="not both"):
+        question(BASE | {"concurrency": 64})
+
+
+def test_dotted_columns() -> None:
+    row = BASE | {"engine.options.max_num_seqs": 256.0, "engine.options.cuda_graphs": "TRUE"}
+    s = scenario_from_data(question(row))
+    assert s.engine.options.max_num_seqs == 256
+    assert s.engine.options.cuda_graphs is True
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"input_tokens": 2000.5}, "whole number"),
+        ({"rate_rps": "fast"}, "rate_rps"),
+        ({"rate_rps": True}, "rate_rps"),
+        ({"engine": "vlm"}, "vllm"),
+        ({"prefix_hit_rate": 1.5}, "prefix_hit_rate"),
+    ],
+)
+def test_what_is_wrong_names_the_column(change: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        scenario_from_data(question(BASE | change))
+
+
+def test_columns_are_checked_once() -> None:
+    check_columns([*BASE, "engine.options.max_num_seqs", "gpus"])
+    with pytest.raises(UnknownNameError, match="input_tokens"):
+        check_columns([*BASE, "input_token"])
+    with pytest.raises(InputError, match="also needed: node"):
+        check_columns([c for c in BASE if c != "node"])
+
+
+def test_every_column_says_what_it_means() -> None:
+    assert all(c.meaning.endswith(".") for c in COLUMNS.values())
+
+
+def test_places_in_lists() -> None:
+    data: dict[str, object] = {}
+    place(data, "a.0.b", 1, "a")
+    place(data, "a.0.c", 2, "a")
+    place(data, "a.1.b", 3, "a")
+    assert data == {"a": [{"b": 1, "c": 2}, {"b": 3}]}
+    with pytest.raises(InputError, match="place"):
+        place(data, "a.9.b", 1, "a")

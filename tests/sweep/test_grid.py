@@ -1,0 +1,57 @@
+"""Grids: every combination, in order, named; paths that do not exist are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.errors import InputError
+from planner.sweeps.grid import expand, load_grid
+
+BASE = {"name": "base", "workload": {"rate": 1}, "hardware": {"candidates": [{"node": "a"}]}}
+
+
+def test_the_last_key_varies_fastest() -> None:
+    out = expand(BASE, {"workload.rate": [1, 2], "hardware.candidates.0.node": ["x", "y"]})
+    assert [(o["workload"]["rate"], o["hardware"]["candidates"][0]["node"]) for o in out] == [
+        (1, "x"),
+        (1, "y"),
+        (2, "x"),
+        (2, "y"),
+    ]
+    assert out[3]["name"] == "base: rate 2, node y"
+    assert BASE["workload"] == {"rate": 1}
+
+
+def test_missing_mappings_are_made() -> None:
+    assert expand(BASE, {"slo.tpot_ms.mean": [50]})[0]["slo"] == {"tpot_ms": {"mean": 50}}
+
+
+@pytest.mark.parametrize("path", ["hardware.candidates.1.node", "hardware.candidates.x.node", "name.a.b", "name.a"])
+def test_paths_that_do_not_exist(path: str) -> None:
+    with pytest.raises(InputError, match=r"grid\."):
+        expand(BASE, {path: [1]})
+
+
+def test_too_many() -> None:
+    with pytest.raises(InputError, match="at most"):
+        expand(BASE, {f"k{i}": list(range(1000)) for i in range(3)})
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("name: base\na: 1\n")
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("schema: planner.sweep/1\nbase: base.yaml\ngrid: {a: [1, 2], b.c: [x]}\n")
+    assert [o["a"] for o in load_grid(grid)] == [1, 2]
+    grid.write_text("schema: planner.sweep/1\nbase: {name: inline}\ngrid: {a: [3]}\n")
+    assert load_grid(grid)[0]["name"] == "inline: a 3"
+    for text in (
+        "schema: planner.sweep/1\nbase: ../base.yaml\ngrid: {a: [1]}\n",
+        "schema: planner.sweep/1\nbase: base.yaml\ngrid: {a: []}\n",
+        "schema: planner.sweep/2\nbase: base.yaml\ngrid: {a: [1]}\n",
+        "schema: planner.sweep/1\nbase: base.yaml\ngrids: {a: [1]}\n",
+    ):
+        grid.write_text(text)
+        with pytest.raises(InputError):
+            load_grid(grid)
