@@ -1,8 +1,8 @@
 """Expert counts as engines dump them, and placements in the formats that engines read.
 
-Counts: JSON with ``logical_count`` or ``expert_load`` (or a bare list), NumPy ``.npy``, and the ``.pt`` file of SGLang's
-expert distribution recorder. Placements: SGLang ``--init-expert-location`` (``physical_to_logical_map``), the expert
-map of vLLM on Ascend (``layer_list``).
+Counts: JSON with ``logical_count`` or ``expert_load`` (or a bare list), NumPy ``.npy``, and the ``.pt`` file of
+SGLang's expert distribution recorder. Placements: SGLang ``--init-expert-location`` (``physical_to_logical_map``), the
+expert map of vLLM on Ascend (``layer_list``).
 
 Sources: sglang/srt/eplb/expert_distribution.py (dump of ``logical_count``, (steps, layers, experts)) and
 expert_location.py (``physical_to_logical_map``, (layers, slots), or ``logical_count``, from .pt or .json); vllm-ascend

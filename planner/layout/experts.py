@@ -246,14 +246,14 @@ def _swap(ids: IntArray, share: Array) -> None:
         mine, mine_ids = part[rows, fullest], held[rows, fullest]
         moved = mine[:, :, None, None] - part[:, None, :, :]
         after = np.maximum(top[:, None, None, None] - moved, load[:, None, :, None] + moved)
-        same: BoolArray = np.equal(held[:, :, :, None], mine_ids[:, None, None, :])
-        given_there = same.any(axis=2).transpose(0, 2, 1)[:, :, :, None]
-        taken_here = same.any(axis=3)[:, None, :, :]
+        same: BoolArray = np.asarray(held[:, :, :, None] == mine_ids[:, None, None, :])
+        given_there = np.any(same, axis=2, keepdims=True).transpose(0, 3, 1, 2)
+        taken_here = np.any(same, axis=3, keepdims=True).transpose(0, 3, 1, 2)
         after = np.where(given_there | taken_here, np.inf, after)
         after[rows, :, fullest, :] = np.inf
         flat = after.reshape(active.size, -1)
         best = np.argmin(flat, axis=1)
-        gain = flat[rows, best] < top * (1.0 - SMALLEST_GAIN)
+        gain: BoolArray = np.asarray(flat[rows, best] < top * (1.0 - SMALLEST_GAIN))
         if not gain.any():
             return
         active, rows, best, fullest = active[gain], rows[gain], best[gain], fullest[gain]

@@ -24,7 +24,7 @@ BALANCE_ABSOLUTE, BALANCE_RELATIVE = 32, 1.5
 """Prefix-aware routing gives way to the least loaded worker where the busiest has so many requests more than the
 idlest, and so many times as many (sgl-router's balance_abs_threshold and balance_rel_threshold, sglang 0.5)."""
 
-STEP, HANDOVER, SENT, FAIL, RECOVER = range(5)
+STEP, START, HANDOVER, SENT, FAIL, RECOVER = range(6)
 Payload = tuple[int, int, Worker | None, tuple[Rank, Prompt] | None]
 
 
@@ -99,7 +99,7 @@ class _Cluster:
         events = self.events
         while True:
             open_loop = closed is None and self.next < n
-            if events and not (open_loop and arrival[self.next] < events[0][0]):
+            if events and not (open_loop and arrival[self.next] <= events[0][0]):
                 at, _, kind, payload = heappop(events)
                 self._advance_clock(at)
                 self._handle(kind, payload)
@@ -133,6 +133,10 @@ class _Cluster:
                 self._completed(worker, worker.complete())
                 worker.settling = False
                 self._plan(worker)
+        elif kind == START:
+            assert worker is not None
+            worker.settling = False
+            self._plan(worker)
         elif kind == HANDOVER:
             self._hand_over(i)
         elif kind == SENT:
@@ -203,11 +207,13 @@ class _Cluster:
         return most - least > BALANCE_ABSOLUTE and most > BALANCE_RELATIVE * least
 
     def _kick(self, worker: Worker) -> None:
-        """Something came to a worker: it starts, or stops its jump at the end of the step under way."""
+        """Something came to a worker: it starts once all that comes at this time is there, or stops its jump at the end
+        of the step under way."""
         if worker.settling:
             return
         if worker.step is None:
-            self._plan(worker)
+            worker.settling = True
+            self._announce(self.now, START, worker)
         else:
             end = worker.cut(self.now)
             if end is not None:

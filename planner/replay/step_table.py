@@ -19,7 +19,7 @@ from planner.roofline.step import COMPUTE_TERMS, StepContext, StepTimes, StepWor
 
 Array = NDArray[np.float64]
 
-RATIO = 1.15
+RATIO = 1.1
 """Largest step between two grid points of decodes, prompt tokens and context."""
 PAST_OFFSET = 256.0
 """Added to cached tokens before the logarithm is taken, so that none is a grid point like others."""

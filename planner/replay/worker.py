@@ -58,7 +58,7 @@ class Worker:
         """Changes with every plan: an end of step that was announced for an older one is void."""
         self.up = True
         self.settling = False
-        """Its last step is being booked; it plans when that is done, whatever comes in meanwhile."""
+        """It is about to plan: what comes in at this very time needs no further notice."""
         self.busy_s = self.prompt_s = self.sequence_s = 0.0
         self._k = 0
         self._n = 0
@@ -92,7 +92,6 @@ class Worker:
     def plan(self, now: float) -> float | None:
         """Starts the next step; its end, or None where there is nothing to do (or nothing can be done yet)."""
         self.version += 1
-        self.step = None
         if not self.up:
             return None
         mixed = self.kind.scheduler.mixed
