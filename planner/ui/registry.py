@@ -38,6 +38,9 @@ def entries() -> dict[str, list[Entry]]:
             Entry("memory", _("Memory and precision"), _("What fills a GPU, and what fits into the rest?"), "memory"),
             Entry("layout", _("Layout and topology"), _("Where do the ranks lie, and what do they send?"), "lan"),
         ],
+        _("Load and cost"): [
+            Entry("cost", _("Cost and energy"), _("What does a token cost, and which way is cheapest?"), "payments"),
+        ],
         _("What it stands on"): [
             Entry("evidence", _("Evidence"), _("How wrong may this be?"), "fact_check"),
             Entry("catalogue", _("Catalogue"), _("What is known about hardware and models?"), "inventory_2"),

@@ -79,3 +79,11 @@ def pool(subject: Subject, key: str, first: str = "decode") -> Workers:
         _("Pool"), list(subject.pools), key=key, format_func=lambda p: names[p], required=True
     )
     return subject.pools[chosen or first]
+
+
+def nothing_to_price() -> None:
+    """Said on pages about what a deployment delivers, where none delivers it."""
+    st.info(
+        _("It delivers nothing, so there is no cost or latency to show. Memory and layout show what is missing."),
+        icon=":material/info:",
+    )

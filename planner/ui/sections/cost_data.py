@@ -1,0 +1,181 @@
+"""Numbers of the cost page: the shown deployment rented, owned or replaced by an API; its power and energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.economics.energy import PowerModel, power_model
+from planner.economics.owning import ApiBill, OwningCost, break_even
+from planner.search.plan_schema import Candidate
+from planner.search.table import Workers
+from planner.ui.subject import Subject
+from planner.units import HOUR_S, MEGA
+
+Array = NDArray[np.float64]
+LOWEST_SHARE, HIGHEST_SHARE, POINTS = 0.05, 1.0, 96
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What is paid for, and what it delivers."""
+
+    gpus: int
+    """GPUs of whole nodes, spares included."""
+    input_tokens_per_s: float
+    output_tokens_per_s: float
+    cached_share: float
+    accelerator: str
+
+
+def deployed(subject: Subject) -> Deployed:
+    """Of the shown candidate."""
+    c, s = subject.candidate, subject.setup
+    outputs = c.output_tokens_per_s_per_gpu * c.gpus
+    inputs = (c.input_tokens_per_s_per_gpu or 0.0) * c.gpus
+    paid = sum(_paid_gpus(w, s.scenario.reliability.spare_nodes) for w in subject.pools.values())
+    last = list(subject.pools.values())[-1]
+    return Deployed(paid, inputs, outputs, float(s.traffic.prefix_hit_rate), last.hardware.accelerator.id)
+
+
+def _paid_gpus(w: Workers, spare_nodes: int) -> int:
+    return (int(w.nodes[0]) + spare_nodes) * w.hardware.gpus_per_node
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to get the tokens: US dollars per hour by part, in order."""
+
+    name: str
+    parts: dict[str, float]
+    fixed: bool
+    """Paid every hour whatever the load; an API is paid by the token."""
+
+    @property
+    def total(self) -> float:
+        return sum(self.parts.values())
+
+
+def rented(name: str, part: str, gpus: int, usd_per_gpu_hour: float) -> Way:
+    """All GPUs rented by the hour."""
+    return Way(name, {part: gpus * usd_per_gpu_hour}, True)
+
+
+def owned(name: str, words: dict[str, str], gpus: int, cost: OwningCost) -> Way:
+    """All GPUs owned; ``words`` names the parts of OwningCost."""
+    return Way(name, {words[key]: gpus * float(getattr(cost, key)) for key in words}, True)
+
+
+def bought(name: str, words: dict[str, str], bill: ApiBill) -> Way:
+    """The same tokens from an API."""
+    return Way(name, {words[key]: float(getattr(bill, key)) for key in words}, False)
+
+
+def per_mtok(way: Way, tokens_per_s: float) -> float | None:
+    """US dollars per million of these tokens, all cost on them."""
+    return None if tokens_per_s <= 0 else way.total / (tokens_per_s * HOUR_S) * MEGA
+
+
+@dataclass(frozen=True)
+class ByLoad:
+    """US dollars per million output tokens by part of the planned load, arrays (n,)."""
+
+    share: Array
+    usd_per_mtok: dict[str, Array]
+
+
+def by_load(ways: list[Way], output_tokens_per_s: float) -> ByLoad:
+    """A fixed cost is spread over fewer tokens at a lower load; one paid by the token stays."""
+    share = np.linspace(LOWEST_SHARE, HIGHEST_SHARE, POINTS)
+    found = {}
+    for way in ways:
+        full = per_mtok(way, output_tokens_per_s)
+        if full is not None:
+            found[way.name] = full / share if way.fixed else np.full(share.shape, full)
+    return ByLoad(share, found)
+
+
+def crossing(fixed: Way, elastic: Way) -> float | None:
+    """Part of the planned load from which ``fixed`` is cheaper than ``elastic``; above 1: never at this size."""
+    share = float(break_even(fixed.total, elastic.total))
+    return share if np.isfinite(share) else None
+
+
+@dataclass(frozen=True)
+class TokenPrices:
+    """US dollars per million tokens with the deployment's rent divided between prompts and answers."""
+
+    input: float | None
+    """Prompt tokens that are computed."""
+    output: float | None
+    output_all: float | None
+    """All cost on output tokens."""
+    cached_saves: float | None
+    """What a cached prompt token saves against a computed one."""
+
+
+def token_prices(c: Candidate, d: Deployed) -> TokenPrices:
+    """From the plan's own attribution: prefill's share of busy time on prompts, the rest on answers."""
+    if c.usd_per_hour is None:
+        return TokenPrices(None, None, None, None)
+    all_output = c.usd_per_mtok.output
+    input_ = c.usd_per_mtok.input
+    if input_ is None or not d.output_tokens_per_s:
+        return TokenPrices(None, None, all_output, None)
+    hourly = c.usd_per_hour / HOUR_S * MEGA
+    output = (hourly - input_ * d.input_tokens_per_s) / d.output_tokens_per_s
+    computed = input_ / (1.0 - d.cached_share)
+    return TokenPrices(computed, output, all_output, computed)
+
+
+@dataclass(frozen=True)
+class Power:
+    """Watts of the whole deployment, by part; None where the accelerator's TDP is not sourced."""
+
+    gpus_w: float
+    rest_w: float
+    """CPUs, fans, NICs and switches."""
+    facility_w: float
+    """Cooling and distribution."""
+    gpus_provisioned_w: float
+    rest_provisioned_w: float
+    facility_provisioned_w: float
+
+    @property
+    def average_w(self) -> float:
+        return self.gpus_w + self.rest_w + self.facility_w
+
+    @property
+    def provisioned_w(self) -> float:
+        return self.gpus_provisioned_w + self.rest_provisioned_w + self.facility_provisioned_w
+
+
+def power(subject: Subject, d: Deployed) -> Power | None:
+    """Average draw from the plan's joules per token, taken apart with the power model; provisioned from datasheets."""
+    c = subject.candidate
+    if c.joules_per_token is None:
+        return None
+    model: PowerModel = power_model()
+    average = c.joules_per_token * d.output_tokens_per_s
+    spare = subject.scenario.reliability.spare_nodes
+    rest = gpus = rest_max = facility = 0.0
+    for w in subject.pools.values():
+        node, running = w.hardware.power, int(w.nodes[0]) * w.hardware.gpus_per_node
+        paid = _paid_gpus(w, spare)
+        rest += running * node.rest_provisioned_w * model.rest_of_node_draw_share.value
+        gpus += paid * node.tdp_w
+        rest_max += paid * node.rest_provisioned_w
+        facility += paid * node.facility_provisioned_w
+    if not np.isfinite(facility):
+        return None
+    electrical = average / model.pue.value
+    return Power(
+        gpus_w=electrical - rest,
+        rest_w=rest,
+        facility_w=average - electrical,
+        gpus_provisioned_w=gpus,
+        rest_provisioned_w=rest_max,
+        facility_provisioned_w=max(facility - gpus - rest_max, 0.0),
+    )
