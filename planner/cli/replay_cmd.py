@@ -129,12 +129,13 @@ def _trace(path: Path | None, profile: str | None, requests: int | None, rate: f
         raise InputError("--profile", profile, "either --trace or --profile")
     if path is not None:
         found = load_trace(path, requests)
-        return found if rate is None else found.at_rate(rate)
-    if profile is not None:
-        return fixed_trace(profile, requests or PROFILE_REQUESTS, seed, rate)
-    if rate is not None:
+    elif profile is not None:
+        found = fixed_trace(profile, requests or PROFILE_REQUESTS, seed)
+    elif rate is not None:
         raise InputError("--rate", rate, "only with --trace or --profile; the scenario states its own")
-    return None
+    else:
+        return None
+    return found if rate is None else found.at_rate(rate)
 
 
 PROFILE_REQUESTS = 10_000

@@ -1,0 +1,107 @@
+"""``planner replay``: the document it prints, the same bytes for the same seed, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli.app import run
+from planner.replay.formats import load_trace
+
+SCENARIO = "examples/qwen3-32b-l40s.yaml"
+LAYOUT = ("--tp", "4", "--concurrency", "32")
+METRICS = ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms")
+
+
+def _json(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[str, dict[str, object]]:
+    assert run(["replay", *args, "--json"]) == 0
+    out = capsys.readouterr().out
+    return out, json.loads(out)
+
+
+def test_document_of_a_layout(capsys: pytest.CaptureFixture[str]) -> None:
+    args = (SCENARIO, *LAYOUT, "--requests", "400", "--seed", "3")
+    first, document = _json(capsys, *args)
+    second, _ = _json(capsys, *args)
+    assert first == second
+    for metric in METRICS:
+        assert document[metric]["p50"] <= document[metric]["p95"] <= document[metric]["p99"]
+        assert set(document["predicted"][metric]) >= {"mean", "p50", "p95", "p99"}
+    assert document["goodput_rps"] <= document["throughput_rps"]
+    assert document["completion_rate"] == 1.0
+    assert document["identity"]["engine"] == "vllm"
+    other, _ = _json(capsys, *args[:-1], "4")
+    assert other != first
+
+
+def test_plan_and_its_file_replay_the_same_candidate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.yaml"
+    assert run(["plan", SCENARIO, "--out", str(path), "--json"]) == 0
+    capsys.readouterr()
+    _, of_scenario = _json(capsys, SCENARIO, "--requests", "200")
+    _, of_plan = _json(capsys, str(path), "--requests", "200")
+    assert of_scenario["deployment"] == of_plan["deployment"]
+    assert of_scenario["ttft_ms"] == of_plan["ttft_ms"]
+
+
+def test_traces_profiles_and_written_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace.jsonl"
+    _, document = _json(
+        capsys, SCENARIO, *LAYOUT, "--profile", "short_qa", "--requests", "300", "--rate", "2", "--out", str(path)
+    )
+    assert document["trace"]["requests"] == 300
+    assert document["trace"]["rate_rps"] == pytest.approx(2.0, rel=0.01)
+    assert len(load_trace(path)) == 300
+    _, again = _json(capsys, SCENARIO, *LAYOUT, "--trace", str(path), "--rate", "2")
+    assert again["ttft_ms"]["p50"] == pytest.approx(document["ttft_ms"]["p50"], rel=0.05)
+
+
+def test_disaggregated_pools_are_replayed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = Path(SCENARIO).read_text().replace("objective:", "search: {serving: [disagg]}\nobjective:")
+    path = tmp_path / "split.yaml"
+    path.write_text(text)
+    _, document = _json(capsys, str(path), "--requests", "300")
+    assert "disaggregated" in document["deployment"]
+    assert document["ttft_ms"]["p50"] > 0
+
+
+def test_ladder_adds_one_technique_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    _, document = _json(
+        capsys, "examples/gpt-oss-120b-h100.yaml", "--ladder", "--profile", "short_qa", "--requests", "300"
+    )
+    names = [r["added"] for r in document["rungs"]]
+    assert names[:3] == ["one replica, fixed concurrency", "continuous batching", "prefix cache"]
+    assert names[-2] == "P/D split"
+    per_gpu = [r["concurrency"] / r["gpus"] for r in document["rungs"]]
+    assert max(per_gpu) == pytest.approx(min(per_gpu), rel=0.1)
+    assert all(r["identity"]["topology"] for r in document["rungs"])
+    static, continuous = document["rungs"][:2]
+    assert continuous["output_tokens_per_s_per_gpu"] > static["output_tokens_per_s_per_gpu"]
+
+
+def test_tables_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", SCENARIO, *LAYOUT, "--requests", "200"]) == 0
+    out = capsys.readouterr().out
+    assert "replayed" in out
+    assert "TTFT ms p99" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [
+        (("--routing", "random"), "--routing"),
+        (("--trace", "missing.csv"), "--trace"),
+        (("--trace", "a.csv", "--profile", "short_qa"), "--profile"),
+        (("--profile", "short_qu"), "--profile"),
+        (("--rate", "2"), "--rate"),
+    ],
+)
+def test_refuses(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], field: str) -> None:
+    assert run(["replay", SCENARIO, *args]) == 2
+    assert field in capsys.readouterr().err
+
+
+def test_nothing_to_replay_where_nothing_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", "examples/infeasible-405b-one-h100.yaml"]) == 3
