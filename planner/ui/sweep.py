@@ -142,6 +142,8 @@ def _length(s: Scenario, short: str) -> Put:
     kind = before[f"{short}.kind"]
 
     def put(mean: float) -> draft.Fields:
+        if round(mean) == round(getattr(s.workload, draft.LENGTHS[short]).mean()):
+            return {}
         scale = mean / getattr(s.workload, draft.LENGTHS[short]).mean()
         if kind == "fixed":
             return {f"{short}.tokens": round(mean)}

@@ -1,0 +1,283 @@
+"""The planner's own sentences in the language in use.
+
+The library speaks English and keeps its numbers in the sentence. Here stand the templates that it fills in: a sentence
+is matched against them, its parts are kept (numbers, ids) or translated in turn, and the template's translation is
+filled with them. A sentence that no template knows stays English; a test holds the templates against the library's
+typed reasons and rules and against real plans.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+
+from planner.ui.i18n import DEFAULT, _, language
+
+
+def N_(message: str) -> str:
+    """Marks a message for the catalogues without translating it yet."""
+    return message
+
+
+PARTS = frozenset(("who", "why", "step", "resource", "term", "way", "metric", "kind", "word", "other"))
+"""Fields that are phrases themselves; every other field is kept as it stands."""
+_ID = re.compile(r"^[\w.+/-]+$")
+_FREE = frozenset(("names", "source", "text", "given", "model", "field"))
+"""Fields that may hold anything; a layout is several words, every other field is one."""
+
+WORDS = (
+    N_("decode"),
+    N_("prefill"),
+    N_("mixed"),
+    N_("compute"),
+    N_("memory bandwidth"),
+    N_("network bandwidth"),
+    N_("launch and network latency"),
+    N_("host time"),
+    N_("attention projections"),
+    N_("attention"),
+    N_("routing"),
+    N_("routed experts"),
+    N_("shared experts"),
+    N_("feed-forward layers"),
+    N_("norms and small kernels"),
+    N_("the output head"),
+    N_("all-reduce"),
+    N_("expert dispatch"),
+    N_("expert combine"),
+    N_("pipeline sends"),
+    N_("scheduling on the host"),
+    N_("dense mlp"),
+    N_("median of on-demand offers"),
+    N_("middle of on-demand offers"),
+    N_("taken from a published calculation"),
+    N_("three-year contract, no on-demand price is known"),
+    N_("same die with slower links"),
+    N_("same generation"),
+    N_("nearest generation"),
+)
+
+WHO = (
+    N_("prefill {a} × {layout} on {node} + decode {b} × {layout2} on {node2}"),
+    N_("{layout} on {node} at {n} requests per worker"),
+    N_("{layout} on {node} at {n} request per worker"),
+    N_("{layout} on {node} with {engine}"),
+    N_("{layout} on {node}"),
+)
+
+WHY = (
+    N_("needs {needed} of {available} GiB on its fullest GPU"),
+    N_("one request of the longest length needs {needed} GiB of KV, {available} are free"),
+    N_("needs {needed} GPUs, {available} are allowed"),
+    N_("needs {needed} nodes for the load, {available} are allowed"),
+    N_("TTFT is {needed} ms, the limit {available} ms"),
+    N_("TBT is {needed} ms, the limit {available} ms"),
+    N_("TPOT is {needed} ms, the limit {available} ms"),
+    N_("a whole request takes {needed} ms, the limit is {available} ms"),
+    N_("the load is {needed} requests/s, {available} are reached"),
+    N_("no operator times for this accelerator and format"),
+    N_("attention DP and EP need routed experts; replicas of a dense model are separate workers"),
+    N_("{available} attention heads do not divide over tp = {needed}"),
+    N_("{available} KV heads neither divide over tp = {needed} nor replicate evenly on it"),
+    N_("{available} linear-attention heads do not divide over tp = {needed}"),
+    N_("a feed-forward width of {available} does not divide over tp = {needed}"),
+    N_("an expert width of {available} does not divide over moe_tp = {needed}"),
+    N_("an attention shard is {available} wide, not a multiple of the quantisation block {needed}"),
+    N_("a feed-forward shard is {available} wide, not a multiple of the quantisation block {needed}"),
+    N_("an expert shard is {available} wide, not a multiple of the quantisation block {needed}"),
+    N_("a vocabulary of {available} does not divide over tp = {needed}"),
+    N_("{available} experts (redundant ones included) do not divide over ep = {needed}"),
+    N_("{needed} redundant experts, of which at most {available} are possible"),
+    N_("the engine places whole experts on all {needed} GPUs of a stage or on none, not on ep = {available}"),
+    N_("this expert dispatch needs ep = {needed}, not {available}"),
+    N_("the engine runs attention DP on all {needed} GPUs of a stage or on none, not on {available}"),
+    N_("{available} layers do not give pp = {needed} stages"),
+    N_("a worker of {needed} GPUs is not a whole number of nodes of {available}"),
+    N_("tensor parallelism over {needed} GPUs leaves the fast domain of {available}"),
+)
+
+FIXES = (
+    N_("use replicas instead"),
+    N_("a tp that divides the attention heads"),
+    N_("a tp that divides the KV heads or is a multiple of them"),
+    N_("a tp that divides the linear-attention heads"),
+    N_("a tp that divides the feed-forward width"),
+    N_("a moe_tp that divides the expert width, or more ep"),
+    N_("a smaller tp"),
+    N_("a smaller tp (with attention_dp instead)"),
+    N_("a smaller moe_tp with more ep"),
+    N_("a tp that divides the vocabulary"),
+    N_("an ep that divides the experts, or redundant experts that fill it up"),
+    N_("fewer redundant experts"),
+    N_("ep = 1 or ep = tp x attention_dp"),
+    N_("ep = tp x attention_dp, or another dispatch backend"),
+    N_("tp = 1 with attention_dp, or attention_dp = 1"),
+    N_("fewer stages"),
+    N_("a multiple of the node's GPUs"),
+    N_("tp and moe_tp inside the domain, with attention_dp, ep or pp across nodes"),
+    N_("add the fact in a catalogue overlay"),
+    N_("short by {n} GiB per GPU: fewer requests per worker, or KV cache in fp8"),
+    N_("short by {n} GiB per GPU"),
+    N_("nothing that was tried fits: more GPUs per worker, a larger GPU or a smaller format"),
+    N_("gpu_memory_utilization {a} instead of {b}"),
+    N_("KV cache in fp8"),
+    N_("{n} % of the requests at a time"),
+    N_("{who} fits ({n} GPUs)"),
+    N_("{who} fits ({a} of {b} GiB)"),
+    N_("the smallest {metric} reached is {a} ms ({who}), against a limit of {b} ms"),
+    N_("{who} reaches a {metric} of {a} ms"),
+    N_("{a} nodes instead of {b} ({who})"),
+    N_("{a} node instead of {b} ({who})"),
+)
+
+SENTENCES = (
+    N_("{resource} in {term} ({share} of the {step} step)"),
+    N_("{resource} ({share} of the {step} step)"),
+    N_(
+        "10 % more of one resource would shorten the {step} step by: compute {a}, memory bandwidth {b}, "
+        "network bandwidth {c}"
+    ),
+    N_("More requests do not fit: at {n} per worker, {why}"),
+    N_("This is the largest number of requests per worker that memory and the engine allow"),
+    N_("measured: runs of this model, GPU, engine and layout"),
+    N_("near: runs of this model, GPU and engine in other layouts"),
+    N_("further: runs on this GPU and engine, of other models"),
+    N_("far: runs of this engine, on other GPUs"),
+    N_("farthest: no runs of this engine"),
+    N_("{op} was not measured on {gpu}: curve of {gpu2} on its own peaks ({why})"),
+    N_("{op} was not measured on {gpu}: curve of {gpu2} on its own peaks"),
+    N_("{op} was not measured here: curve of {op2}"),
+    N_("not measured on {gpu}: curve of {gpu2} on its own peaks ({why})"),
+    N_("not measured on {gpu}: curve of {gpu2} on its own peaks"),
+    N_("not measured here: curve of {op2}"),
+    N_("another vendor"),
+    N_("nearest in status, no kernel of its own measured"),
+    N_("16-bit dispatch by the fp8 one's curve with its own bytes"),
+    N_("no 4-bit experts measured"),
+    N_("fp8 experts' curve with 4-bit weights in 16-bit math"),
+    N_("{engine} on {gpu}: no end-to-end runs; coefficients of {names} pooled"),
+    N_("{engine} on {gpu}: no end-to-end runs; coefficients of {names}"),
+    N_("{engine}: no end-to-end runs to calibrate with; mean of {names}"),
+    N_("{fact} of {gpu} is not sourced: the memory sold is taken as usable"),
+)
+
+ASSUMPTIONS = (
+    N_("Limits at percentiles ({names}) are judged on the mean: percentiles under load are not computed here"),
+    N_("Latencies are means at the operating point; requests have {a} input and {b} output tokens on average"),
+    N_("KV cache in {kv}; {model} weights: attention {a}, routed experts {b}"),
+    N_("KV cache in {kv}; {model} weights: attention {a}, dense mlp {b}"),
+    N_("Workers are sized so that each runs at its operating point when the offered rate is carried"),
+    N_("{share} of prompt tokens are served from the prefix cache and not computed"),
+    N_("No {engine} version is given: memory terms of the newest version known are used"),
+    N_("No price of {gpu} is known: costs on {node} are not computed"),
+    N_("{node} costs ${usd} per GPU-hour (your price)"),
+    N_("{node} costs ${usd} per GPU-hour ({kind}, quoted from ${low} to ${high}; {source})"),
+    N_("{node} costs ${usd} per GPU-hour ({kind}; {source})"),
+    N_("{node}: the TDP of {gpu} is not known: no energy is computed"),
+    N_("{node}: the maximum power of {node2} is not known: {x} x TDP is taken for the rest of the node"),
+    N_("{node}: facility overhead: PUE {x} ({source})"),
+    N_("Expert popularity varies by {x} of its mean (coefficient of variation); redundant experts even it out"),
+    N_("Whole nodes are paid for; GPUs of a node that no worker uses cost as much as the others"),
+    N_("Energy includes the rest of the node and a PUE of {x}"),
+    N_("Priority classes are not used: all requests are planned alike"),
+    N_("The completion rate is not judged: requests are never refused in a mean-value plan"),
+    N_("Burstiness (CV {x}) is not used: means at the operating point do not depend on it"),
+)
+
+ERRORS = (
+    N_("must be greater than {n}"),
+    N_("must be at least {n}"),
+    N_("must be less than {n}"),
+    N_("must be at most {n}"),
+    N_("needs at least {n} entries"),
+    N_("takes at most {n} entries"),
+    N_("must be a whole number"),
+    N_("must be a number"),
+    N_("must be a finite number"),
+    N_("must be text"),
+    N_("must be true or false"),
+    N_("must be a mapping of keys to values"),
+    N_("must be a list"),
+    N_("this key is required"),
+    N_("unknown key, did you mean {names}?"),
+    N_("unknown key, allowed: {names}"),
+    N_("did you mean {names}?"),
+    N_("allowed: {names} (did you mean {other}?)"),
+    N_("allowed: {names}"),
+    N_("at most {n} bytes"),
+    N_("at most {n} levels"),
+    N_("nest at most {n} levels deep"),
+    N_("UTF-8 text is needed"),
+    N_("not YAML that is accepted here: {text}"),
+    N_("not JSON: {text}"),
+    N_("choose at least one node type"),
+    N_("choose aggregated, disaggregated, or both"),
+    N_("a number is needed"),
+    N_("must be above mean_tokens = {n}"),
+    N_("must be at most {n} times mean_tokens"),
+    N_("norms stay at 16 bits or more"),
+    N_("this architecture is not understood; known model types: {names}"),
+    N_("{node}: accelerator {gpu}: {field}: got {given}; {why}"),
+)
+
+TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *ERRORS)
+_JOINTS = (("; ", "；"), (" or ", " 或 "), (": ", "："))
+"""Where sentences are put together, and how in a language that writes no space there."""
+
+
+@cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    out = []
+    for template in TEMPLATES:
+        parts = re.split(r"\{(\w+)\}", template)
+        made = "".join(re.escape(p) if i % 2 == 0 else rf"(?P<{p}>{_shape(p)})" for i, p in enumerate(parts))
+        out.append((template, re.compile(rf"^{made}$")))
+    return tuple(out)
+
+
+def _shape(field: str) -> str:
+    name = field.rstrip("0123456789")
+    if name in PARTS or name in _FREE:
+        return r".+?"
+    return r"[A-Z][A-Z0-9+ a-z-]*?" if name == "layout" else r"\S+?"
+
+
+def translated(text: str) -> str:
+    """A sentence of the planner in the language in use; as it is where no template knows it."""
+    spoken = language()
+    if spoken == DEFAULT:
+        return text
+    found = _found(spoken, " ".join(text.split()).rstrip("."))
+    return text if found is None else found
+
+
+def known(text: str) -> bool:
+    """Whether the templates cover a sentence."""
+    return _found(language(), " ".join(text.split()).rstrip(".")) is not None
+
+
+@lru_cache(maxsize=8192)
+def _found(spoken: str, text: str) -> str | None:
+    """``spoken`` is the language in use; it only tells entries of the cache apart."""
+    for template, pattern in _patterns():
+        match = pattern.match(text)
+        if match is None:
+            continue
+        filled = {}
+        for name, value in match.groupdict().items():
+            if name.rstrip("0123456789") not in PARTS:
+                filled[name] = value
+                continue
+            inner = _found(spoken, value)
+            if inner is None and not _ID.match(value):
+                break
+            filled[name] = inner if inner is not None else value
+        else:
+            return _(template).format(**filled)
+    for joint, drawn in _JOINTS:
+        pieces = text.split(joint)
+        if len(pieces) > 1:
+            done = [_found(spoken, p) or (p if _ID.match(p) else None) for p in pieces]
+            if all(d is not None for d in done):
+                return drawn.join(d for d in done if d is not None)
+    return None

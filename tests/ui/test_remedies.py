@@ -1,0 +1,58 @@
+"""Remedies are changes of the scenario that do what they say."""
+
+import pytest
+
+from planner import plan as make_plan
+from planner.search.plan_schema import Rejection
+from planner.ui import draft, gallery
+from planner.ui.remedies import remedies
+
+
+def refused(reason: str, needed: float, available: float) -> Rejection:
+    return Rejection(reason=reason, count=1, needed=needed, available=available, unit="x", example="e")
+
+
+def changed(scenario, remedy):
+    return draft.build(scenario, dict(remedy.values))
+
+
+def test_a_limit_moves_to_what_is_reached_and_no_further(scenario):
+    (one,) = remedies(scenario, refused("slo_tpot", 51.234, 50.0))
+    assert one.label == "TPOT limit (mean) of 51.3 ms instead of 50.0 ms"
+    assert changed(scenario, one).slo.tpot_ms.mean == 51.3
+
+
+def test_a_limit_that_the_scenario_does_not_have_is_not_touched(scenario):
+    assert remedies(scenario, refused("slo_e2e", 9.0, 5.0)) == []
+    assert remedies(scenario, refused("slo_tpot", 9.0, 5.0)) == []
+    assert remedies(scenario, refused("heads_not_divisible", 9.0, 5.0)) == []
+
+
+def test_memory_offers_a_smaller_cache_and_larger_workers(scenario):
+    labels = [r.label for r in remedies(scenario, refused("memory", 100.0, 80.0))]
+    assert labels == ["KV cache in fp8", "workers of up to 288 GPUs"]
+
+
+def test_nodes_are_raised_to_what_the_load_needs():
+    base = gallery.example("llama-3.3-70b-mi300x").scenario
+    (one,) = remedies(base, refused("nodes", 7.0, 4.0))
+    assert changed(base, one).hardware.candidates[0].max_nodes == 7
+    (one,) = remedies(base, refused("rate", 10.0, 8.0))
+    assert changed(base, one).hardware.candidates[0].max_nodes == 5
+
+
+@pytest.mark.parametrize(
+    ("example", "change"),
+    [("infeasible-405b-one-h100", {}), ("deepseek-r1-h200", {"slo.tpot_ms.limit": 4.0})],
+)
+def test_following_the_remedies_leads_to_a_plan(example, change):
+    scenario = draft.build(gallery.example(example).scenario, change)
+    for _step in range(8):
+        plan = make_plan(scenario)
+        if plan.best is not None:
+            break
+        offered = remedies(scenario, plan.nearest_misses[0])
+        assert offered
+        for remedy in offered[-2:]:
+            scenario = changed(scenario, remedy)
+    assert plan.best is not None
