@@ -198,11 +198,16 @@ def render_replay(answer: ReplayAnswer) -> None:
     )
 
 
+BAR_WIDTH = 12
+"""Characters of the longest bar in the ladder's chart of output tokens per second and GPU."""
+
+
 def render_ladder(found: Ladder) -> None:
     """One row a rung."""
     from planner.search.headline import sig3
 
     rows: list[tuple[str, ...]] = []
+    most = max(rung.tokens_per_s_per_gpu for rung in found.rungs)
     for rung in found.rungs:
         r: dict[str, Any] = rung.summary
         rows.append(
@@ -217,10 +222,11 @@ def render_ladder(found: Ladder) -> None:
                 sig3(r["throughput_rps"]),
                 sig3(r["goodput_rps"]),
                 sig3(rung.tokens_per_s_per_gpu),
+                "█" * round(BAR_WIDTH * rung.tokens_per_s_per_gpu / most),
             )
         )
     times = ("TTFT p50", "TTFT p99", "TPOT p50", "TBT p99")
-    columns = ("added", "deployment", "in flight", *times, "requests/s", "good", "tok/s/GPU")
+    columns = ("added", "deployment", "in flight", *times, "requests/s", "good", "tok/s/GPU", "")
     console().print(table(f"{found.trace}, {found.requests:,} requests, times in ms", columns, rows, text=2))
     for note in found.notes:
         console().print(f"  · {note}", markup=False, soft_wrap=True)
