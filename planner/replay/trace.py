@@ -107,6 +107,23 @@ class Trace:
         ids, starts = _reordered((self.block_ids, self.block_starts), rows)
         return replace(self, **columns, block_ids=ids, block_starts=starts)
 
+    def repeated(self, times: int) -> Trace:
+        """The trace ``times`` over, one after the other; copies share no prefix blocks with each other."""
+        n, ids = len(self), int(self.block_ids.max(initial=-1)) + 1
+        period = float(self.arrival_s[-1]) * n / max(n - 1, 1)
+        copy = np.repeat(np.arange(times), n)
+        blocks = np.concatenate([self.block_ids + ids * k for k in range(times)])
+        ends = [self.block_starts[1:] + self.block_ids.size * k for k in range(times)]
+        return replace(
+            self,
+            arrival_s=np.tile(self.arrival_s, times) + period * copy,
+            input_tokens=np.tile(self.input_tokens, times),
+            output_tokens=np.tile(self.output_tokens, times),
+            priority=np.tile(self.priority, times),
+            block_ids=blocks,
+            block_starts=np.concatenate([[0], *ends]).astype(np.int64),
+        )
+
     def at_rate(self, rate_rps: float) -> Trace:
         """The same requests with their gaps stretched so that the mean rate is ``rate_rps``."""
         if not rate_rps > 0:

@@ -30,6 +30,8 @@ from planner.search.setup import Setup, setup
 DEFAULT_PROFILE, DEFAULT_REQUESTS = "long_document_qa", 2_000
 REPLICAS = 4
 """Copies of the deployment in the last rung."""
+TURNS = 12
+"""Every rung replays at least so many requests for each in flight; the trace is repeated where it is shorter."""
 MOST_POOL_WORKERS = 4
 """Largest pool of the split rung."""
 
@@ -195,15 +197,16 @@ class _Climb:
 
     def _step(self, name: str, candidate: Candidate, o: Options) -> Replayed:
         s = self._setup(candidate.gpus)
-        ready: Prepared = prepare(s, candidate, len(self.trace), self.seed, o)
-        trace = ready.fitting(self.trace)
-        if len(trace) < len(self.trace):
-            count = len(self.trace) - len(trace)
+        concurrency = s.in_flight or 0
+        whole = self.trace.repeated(max(1, -(-TURNS * concurrency // len(self.trace))))
+        ready: Prepared = prepare(s, candidate, len(whole), self.seed, o)
+        trace = ready.fitting(whole)
+        if len(trace) < len(whole):
+            count = len(whole) - len(trace)
             self.notes.append(f"{name}: {count} requests exceed the context limit or a rank's cache and are left out.")
         replayed = ready.run(trace, self.progress)
         topology = f"{deployment(candidate)} · {name}"
         identity = identity_of(s.scenario, s.spec, s.precision.as_dict(), gpu=candidate.accelerator, topology=topology)
-        concurrency = s.in_flight or 0
         self.rungs.append(
             Rung(
                 name,

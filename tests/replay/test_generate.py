@@ -63,3 +63,13 @@ def test_workloads_keep_cut_off_and_priorities() -> None:
 def test_unknown_profile_names_the_nearest() -> None:
     with pytest.raises(InputError, match="short_qa"):
         fixed_trace("short_qs", 10, seed=0)
+
+
+def test_repeated_traces_share_no_blocks_between_copies() -> None:
+    t = fixed_trace("long_document_qa", 200, seed=2)
+    three = t.repeated(3)
+    assert len(three) == 600
+    assert three.infinite_cache_hit_rate() == pytest.approx(t.infinite_cache_hit_rate())
+    assert three.rate_rps == pytest.approx(t.rate_rps, rel=0.01)
+    assert np.array_equal(three.input_tokens[200:400], t.input_tokens)
+    assert len(set(three.blocks_of(0)) & set(three.blocks_of(200))) == 0
