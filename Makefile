@@ -18,7 +18,7 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.ready
-	$(BIN)/python -m planner.export.reference docs/reference
+	$(BIN)/python docs/build.py
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/search.py

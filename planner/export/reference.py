@@ -14,7 +14,9 @@ from typing import Any
 from pydantic import BaseModel
 
 MARK = "<!-- Written by `make docs` from the code; edit the docstrings or descriptions there. -->\n"
-FORMULA_ROOMS = ("model", "hardware", "layout", "roofline", "memory", "serving", "economics", "search", "evidence")
+FORMULA_ROOMS = (
+    *("model", "hardware", "layout", "roofline", "memory", "serving", "economics", "replay", "search", "evidence"),
+)
 """Rooms whose public functions are formulas; a module counts when one of its docstrings is longer than a line."""
 OWN_PAGE = {"ModelSpec": "model-specification.md", "Scenario": "scenario.md"}
 """Definitions that other pages link to instead of repeating them."""
@@ -36,7 +38,13 @@ def pages() -> dict[str, str]:
         text = "".join(module_section(path) for path in sorted((root / room).glob("*.py")))
         if text:
             out[f"formulas-{room}.md"] = f"{MARK}\n# Formulas: {room}\n{text}"
+    out["spreadsheet.md"] = f"{MARK}\n# Functions for spreadsheets and notebooks\n{_sheet(root / 'sheet')}"
     return out
+
+
+def _sheet(folder: Path) -> str:
+    """Every public function of ``planner.sheet``."""
+    return "".join(module_section(path) for path in sorted(folder.glob("*.py")))
 
 
 def write_pages(folder: Path) -> list[Path]:

@@ -219,7 +219,7 @@ def _pack(weight: Array, kind: IntArray, bins: int) -> IntArray:
         double = holds[rows, :, mine]
         cost = np.where(full, np.inf, load)
         apart = np.where(double, np.inf, cost)
-        cost = np.where(np.all(np.isinf(apart), axis=1, keepdims=True), cost, apart)
+        cost = np.where(np.isinf(apart).all(axis=1, keepdims=True), cost, apart)
         chosen = np.argmin(cost, axis=1)
         out[rows, chosen, used[rows, chosen]] = item
         used[rows, chosen] += 1

@@ -26,8 +26,8 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 R = TypeVar("R")
 
-BLOCK = 16_384
-"""Candidates evaluated at a time: the arrays of a block stay in a core's cache."""
+BLOCK = 32_768
+"""Candidates evaluated at a time: arrays of a block stay near the core, calls are few beside the arithmetic."""
 THREADS = 2
 
 

@@ -62,10 +62,18 @@ class Feasible:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def column(self, name: str) -> Array:
-        """A column of :data:`COLUMNS`, (m,)."""
-        parts = [np.asarray(COLUMNS[name](t), dtype=float)[r] for t, r in zip(self.tables, self.rows, strict=True)]
-        return np.concatenate(parts) if parts else np.empty(0)
+    def column(self, name: str, places: IntArray | None = None) -> Array:
+        """A column of :data:`COLUMNS` of all (m,), or of the deployments with the numbers ``places``."""
+        if places is None:
+            parts = [np.asarray(COLUMNS[name](t), dtype=float)[r] for t, r in zip(self.tables, self.rows, strict=True)]
+            return np.concatenate(parts) if parts else np.empty(0)
+        found = np.empty(places.size)
+        table_of = np.searchsorted(self.starts, places, side="right") - 1
+        for i in np.unique(table_of):
+            mine = np.flatnonzero(table_of == i)
+            rows = self.rows[i][places[mine] - self.starts[i]]
+            found[mine] = np.asarray(COLUMNS[name](self.tables[i]))[rows]
+        return found
 
     def keys(self, places: IntArray) -> Iterator[Key]:
         """Table and row of the deployments with these numbers."""
@@ -85,14 +93,13 @@ def ranked(feasible: Feasible, wanted: str) -> Iterator[Key]:
     goal = objective(wanted)
     main = feasible.column(goal.column)
     main = np.where(np.isnan(main), np.inf, main if goal.direction == "min" else -main)
-    columns = {name: feasible.column(name) for name in COLUMNS}
     done, size = 0, SHORTLIST
     while done < main.size:
         size = min(size, main.size)
         limit = np.partition(main, size - 1)[size - 1]
         # Ranking rounds away the last digits: keep whatever may be equal to the last one.
         listed = np.flatnonzero(main <= limit + abs(limit) * 1e-6 if np.isfinite(limit) else main <= limit)
-        order = listed[rank({name: v[listed] for name, v in columns.items()}, wanted)]
+        order = listed[rank({name: feasible.column(name, listed) for name in COLUMNS}, wanted)]
         yield from feasible.keys(order[done:])
         done, size = order.size, size * 10
 
