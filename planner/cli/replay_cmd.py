@@ -18,6 +18,7 @@ from planner.errors import InputError, UnknownNameError
 if TYPE_CHECKING:
     from planner.layout.layouts import Layouts
     from planner.replay.cluster import Progress
+    from planner.replay.settings import Failure, Speculation
     from planner.replay.trace import Trace
     from planner.search.ladder import Ladder
     from planner.search.plan_schema import Candidate
@@ -49,6 +50,17 @@ def replay_command(
     prefix_cache: Annotated[
         bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Whether prefix blocks are kept and reused.")
     ] = True,
+    mtp: Annotated[
+        str | None,
+        typer.Option("--mtp", help="Speculative decoding: chance that each draft token is accepted, such as 0.85,0.6."),
+    ] = None,
+    fail: Annotated[
+        list[str] | None,
+        typer.Option("--fail", help="AT_S:WORKER:RECOVERY_S, a worker that dies, such as 60:0:120. May be repeated."),
+    ] = None,
+    most_waiting: Annotated[
+        int | None, typer.Option("--most-waiting", min=0, help="Requests a worker may queue; more are turned away.")
+    ] = None,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="One replica at fixed concurrency, then one technique added at a time.")
     ] = False,
@@ -91,7 +103,13 @@ def replay_command(
             found = climb(question, given, requests=requests, seed=seed, catalog=known, progress=progress)
         print_json(found.document()) if as_json else render_ladder(found)
         return 0
-    options = Options(routing=routing, prefix_cache=prefix_cache)
+    options = Options(
+        routing=routing,
+        prefix_cache=prefix_cache,
+        speculation=_speculation(mtp),
+        failures=tuple(_failure(text) for text in fail or ()),
+        most_waiting=most_waiting,
+    )
     with _progress() as progress:
         answer = replay_scenario(
             question,
@@ -136,6 +154,27 @@ def _trace(path: Path | None, profile: str | None, requests: int | None, rate: f
     else:
         return None
     return found if rate is None else found.at_rate(rate)
+
+
+def _speculation(text: str | None) -> Speculation:
+    from planner.replay.settings import Speculation
+
+    if text is None:
+        return Speculation()
+    try:
+        return Speculation(tuple(float(v) for v in text.split(",")))
+    except ValueError:
+        raise InputError("--mtp", text, "probabilities with commas between them, such as 0.85,0.6") from None
+
+
+def _failure(text: str) -> Failure:
+    from planner.replay.settings import Failure
+
+    try:
+        at, worker, recovery = text.split(":")
+        return Failure(float(at), int(worker), float(recovery))
+    except ValueError:
+        raise InputError("--fail", text, "AT_S:WORKER:RECOVERY_S, such as 60:0:120") from None
 
 
 PROFILE_REQUESTS = 10_000

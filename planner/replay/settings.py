@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from planner.catalog.files import read_yaml
@@ -112,6 +113,10 @@ class Failure:
     at_s: float
     worker: int
     recovery_s: float
+
+    def __post_init__(self) -> None:
+        if not (self.at_s >= 0 and self.recovery_s >= 0 and np.isfinite(self.at_s + self.recovery_s)):
+            raise InputError("failures", (self.at_s, self.recovery_s), "times of at least 0 seconds")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from math import exp, log
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.catalog.model_spec import MlaAttention
 from planner.layout.layouts import Layouts
 from planner.roofline.step import COMPUTE_TERMS, StepContext, StepTimes, StepWork, launch_excess, step_times
 
@@ -63,20 +64,28 @@ class StepTable:
         most_sequences: int,
         most_tokens: int,
         longest_context: int,
+        drafts: int = 0,
     ) -> None:
-        """``most_sequences`` and ``most_tokens`` (prompt tokens of a step) of one rank; ``longest_context`` tokens."""
+        """``most_sequences`` and ``most_tokens`` (prompt tokens of a step) of one rank; ``longest_context`` tokens.
+
+        ``drafts`` tokens of each sequence are checked in a step beside its own (speculative decoding): every operator
+        but attention sees 1 + drafts tokens a sequence. Attention reads a cache once whatever the number of queries;
+        absorbed MLA, bound by compute with its many heads, takes them one by one. A draft token costs one layer and the
+        head more (a multi-token prediction module).
+        """
         self._ctx, self._layout = ctx, layout
         self._two_batch, self._deepep = two_batch, deepep
         self._ranks = int(layout.attention_dp[0])
         self._seq_s = ctx.coefficients.host_seq_s
         self._launch_s = ctx.coefficients.launch_layer_s * ctx.program.layers
+        self._queries = 1 + drafts
         n = _whole_grid(max(most_sequences, 2))
         kv = _grid(16.0, max(longest_context, 32))
         tokens = _whole_grid(max(most_tokens, 2), start=1)
         share = np.unique(np.concatenate([_grid(1.0, self._ranks), [float(self._ranks)]]))
         self._decode = _Surface(np.log(n), np.log(kv), self._decode_grid(n, kv))
         self._decode_core = _Surface(np.log(n), np.log(kv), self._decode_core_grid(n, kv))
-        beside = np.concatenate([[0.0], n])
+        beside = np.concatenate([[0.0], n if not drafts else _whole_grid(max(most_sequences, 2) * self._queries)])
         parts = self._fixed_grid(beside, tokens, share)
         axes = (np.log(beside + 1.0), np.log(tokens), np.log(share))
         self._compute, self._moving, self._sends, self._host = (_Volume(*axes, part) for part in parts)
@@ -95,7 +104,7 @@ class StepTable:
 
     def mixed(self, sequences: int, kv_tokens: float, prompts: Prompts) -> float:
         """A step with prompt tokens beside ``sequences`` decodes on the busiest rank (0: prompts alone)."""
-        beside, tokens = sequences, log(prompts.tokens)
+        beside, tokens = sequences * self._queries, log(prompts.tokens)
         share = log(max(prompts.group_tokens / prompts.tokens, 1.0))
         core = self._prompt_core.at(prompts.sequences, tokens, log(prompts.past + PAST_OFFSET))
         if sequences:
@@ -130,13 +139,27 @@ class StepTable:
 
     def _decode_grid(self, n: Array, kv: Array) -> Array:
         a, b = (v.ravel() for v in np.meshgrid(n, kv, indexing="ij"))
-        return self._times(StepWork(a, b)).total.reshape(n.size, kv.size)
+        times = self._times(StepWork(a * self._queries, b))
+        total = times.total
+        if self._queries > 1:
+            layers = self._ctx.program.layers
+            repeated = total - times.exposed["head"] - times.exposed["host"]
+            total = total + (self._queries - 1) * (repeated / layers + times.exposed["head"])
+            once = self._times(StepWork(a, b)).exposed["attention_core"]
+            total = total - times.exposed["attention_core"] + self._attention(once, times.exposed["attention_core"])
+        return total.reshape(n.size, kv.size)
 
     def _decode_core_grid(self, n: Array, kv: Array) -> Array:
         """Attention of decodes in a step that also has a prompt token, less the attention of that token."""
         a, b = (v.ravel() for v in np.meshgrid(n, kv, indexing="ij"))
-        both, alone = (self._times(_with_prompts(s, b)).exposed["attention_core"] for s in (a, 0.0 * a))
-        return np.asarray(both - alone).reshape(n.size, kv.size)
+        seen = (0.0 * a, a, a * self._queries)
+        alone, once, each = (self._times(_with_prompts(s, b)).exposed["attention_core"] for s in seen)
+        return np.asarray(self._attention(once, each) - alone).reshape(n.size, kv.size)
+
+    def _attention(self, once: Array, each: Array) -> Array:
+        """Attention of all queries: as one where the cache is read once, as ``each`` in turn for MLA."""
+        latent = any(isinstance(a.spec, MlaAttention) for a in self._ctx.program.attentions)
+        return each if latent else once
 
     def _fixed_grid(self, n: Array, tokens: Array, share: Array) -> tuple[Array, ...]:
         """Everything but attention: compute, communication that may hide, sends, host time without what it waits for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, gcd
 from typing import Any
 
@@ -14,12 +14,15 @@ from planner.model.kv import kv_bytes_per_sequence
 from planner.replay.cluster import Progress, replay
 from planner.replay.results import Replayed, digits
 from planner.replay.settings import (
+    Admission,
     Cache,
     Deployment,
+    Failure,
     Limits,
     Routing,
     Rules,
     Scheduler,
+    Speculation,
     Transfer,
     scheduler_kind,
 )
@@ -58,6 +61,10 @@ class Options:
     static: bool = False
     prefill_tokens: int | None = None
     """Tokens of a prefill worker's step; None takes the engine's default on its accelerator."""
+    speculation: Speculation = field(default_factory=Speculation)
+    failures: tuple[Failure, ...] = ()
+    most_waiting: int | None = None
+    """Requests of one worker that may wait; further ones are turned away. None queues all."""
     share: tuple[int, int] = (1, 1)
     """(workers replayed, of so many): a part of the deployment under the same part of the load."""
 
@@ -115,6 +122,9 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
     rules = Rules(
         routing=o.routing,
         request_s=d.hardware.ctx.coefficients.request_s,
+        speculation=o.speculation,
+        failures=o.failures,
+        admission=Admission(o.most_waiting),
         limits=limits_of(s.scenario.slo),
         concurrency=None if s.in_flight is None else max(1, s.in_flight * o.share[0] // o.share[1]),
         seed=seed,
@@ -168,6 +178,7 @@ def _workers(
         most_sequences=sequences,
         most_tokens=token_budget,
         longest_context=longest,
+        drafts=0 if prefill else len(o.speculation.acceptance),
     )
     cache = kv_cache(s, hw, layout, ranks if prefill else sequences * ranks, token_budget)
     cache = replace(cache, prefix=o.prefix_cache, hit_rate=float(s.traffic.prefix_hit_rate) if o.prefix_cache else 0.0)

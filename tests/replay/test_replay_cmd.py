@@ -81,6 +81,18 @@ def test_ladder_adds_one_technique_at_a_time(capsys: pytest.CaptureFixture[str])
     assert continuous["output_tokens_per_s_per_gpu"] > static["output_tokens_per_s_per_gpu"]
 
 
+def test_speculation_failures_and_turned_away_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    args = (SCENARIO, *LAYOUT, "--requests", "400")
+    _, plain = _json(capsys, *args)
+    _, faster = _json(capsys, *args, "--mtp", "0.9")
+    assert faster["tpot_ms"]["mean"] < plain["tpot_ms"]["mean"]
+    _, broken = _json(capsys, *args, "--fail", "60:0:30")
+    assert broken["occupancy"]["restarts"] > 0
+    assert broken["e2e_ms"]["p99"] > plain["e2e_ms"]["p99"]
+    _, refused = _json(capsys, *args, "--fail", "60:0:30", "--most-waiting", "0")
+    assert refused["completion_rate"] < 1.0
+
+
 def test_tables_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["replay", SCENARIO, *LAYOUT, "--requests", "200"]) == 0
     out = capsys.readouterr().out
@@ -96,6 +108,10 @@ def test_tables_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         (("--trace", "a.csv", "--profile", "short_qa"), "--profile"),
         (("--profile", "short_qu"), "--profile"),
         (("--rate", "2"), "--rate"),
+        (("--mtp", "0.5;0.5"), "--mtp"),
+        (("--mtp", "1.5"), "acceptance"),
+        (("--fail", "60"), "--fail"),
+        (("--fail", "-1:0:1"), "failures"),
     ],
 )
 def test_refuses(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], field: str) -> None:

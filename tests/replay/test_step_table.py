@@ -56,3 +56,14 @@ def test_equal_past_keeps_the_attention_pairs() -> None:
     assert (tokens, seqs) == (150.0, 2)
     assert tokens * (past + 0.5 * tokens / seqs) == pytest.approx(100 * 350 + 50 * 25)
     assert equal_past([(64, 0)]) == (64.0, 1, 0.0)
+
+
+def test_draft_tokens_cost_less_than_further_sequences(cat: Catalog) -> None:
+    """Three tokens a sequence: more than a step of one, less than a step of three times the sequences."""
+    s = setup(load_scenario("examples/llama-3.3-70b-mi300x.yaml"), cat)
+    hw = s.hardware(s.scenario.hardware.candidates[0])
+    sizes = {"most_sequences": 64, "most_tokens": 2048, "longest_context": 8192}
+    plain, checked = (StepTable(hw.ctx, Layouts.of(tp=4), drafts=d, **sizes) for d in (0, 2))
+    assert plain.decode(16, 4000.0) < checked.decode(16, 4000.0) < plain.decode(48, 4000.0)
+    prompts = Prompts(512.0, 1, 0.0, 512.0)
+    assert plain.mixed(16, 4000.0, prompts) < checked.mixed(16, 4000.0, prompts) < plain.mixed(48, 4000.0, prompts)
