@@ -158,6 +158,6 @@ def break_even(fixed_usd_per_hour: ArrayLike, elastic_usd_per_hour: ArrayLike) -
 
 
 def api_offers(model_id: str, prices: Prices) -> tuple[ApiPrice, ...]:
-    """API prices of a catalogue model, cheapest output first."""
+    """API prices of a catalogue model: those with a date first, then by the price of output."""
     found = [p for p in prices.api_usd_per_mtok if p.model_id == model_id]
-    return tuple(sorted(found, key=lambda p: p.output))
+    return tuple(sorted(found, key=lambda p: (p.checked is None, p.output)))

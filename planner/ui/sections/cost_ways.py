@@ -199,7 +199,6 @@ def _table(ways: list[Way], d: Deployed) -> None:
             {
                 _("Way"): [w.name for w in ways],
                 _("$ / day"): [HOURS_A_DAY * w.total for w in ways],
-                _("$ / GPU-hour"): [w.total / d.gpus if w.fixed else None for w in ways],
                 _("$ / Mtok out"): [per_mtok(w, d.output_tokens_per_s) for w in ways],
                 _("$ / Mtok in + out"): [per_mtok(w, tokens) for w in ways],
             }
@@ -209,7 +208,6 @@ def _table(ways: list[Way], d: Deployed) -> None:
             name: st.column_config.NumberColumn(format="%.3g", help=text)
             for name, text in (
                 (_("$ / day"), None),
-                (_("$ / GPU-hour"), _("Of every GPU paid for, used or not. An API is paid by the token.")),
                 (_("$ / Mtok out"), _("All cost on output tokens.")),
                 (_("$ / Mtok in + out"), _("All cost over input and output tokens together.")),
             )
