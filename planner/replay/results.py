@@ -72,6 +72,14 @@ class Replayed:
         return float(last - first) / max(float(leaving[last] - leaving[first]), 1e-12)
 
     @property
+    def offered_rps(self) -> float:
+        """Rate at which the counted requests arrive, over the same middle part of them; 0 where all arrive at once."""
+        arriving = np.sort(self.arrival_s[self.counted])
+        first, last = (int(part * (arriving.size - 1)) for part in MIDDLE)
+        span = float(arriving[last] - arriving[first])
+        return float(last - first) / span if span > 0 else 0.0
+
+    @property
     def goodput_rps(self) -> float:
         """Completions within every limit per second: throughput times the good part of the counted requests served."""
         served = self.counted & ~self.rejected
