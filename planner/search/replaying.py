@@ -155,8 +155,7 @@ def _workers(
 ) -> Workers:
     kind = scheduler_kind(s.scenario.engine.name)
     ranks = int(layout.attention_dp[0])
-    held = c.concurrency_per_worker if c.concurrency_per_worker is not None else float(s.scheduler.max_num_seqs * ranks)
-    sequences = s.scheduler.max_num_seqs if prefill else max(1, ceil(held / ranks))
+    sequences = s.scheduler.max_num_seqs if prefill else c.settings.max_num_seqs or s.scheduler.max_num_seqs
     wanted = bool(c.settings.two_batch_overlap if o.two_batch is None else o.two_batch)
     two_batch = bool(overlap_choices(s, hw, layout)[0]) and (wanted or (prefill and o.two_batch is None))
     if s.scenario.engine.options.two_batch_overlap is False:
