@@ -10,6 +10,7 @@ from planner.scenario.identity import identity_difference
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, gib, sig
+from planner.ui.phrases import translated
 from planner.ui.words import precision_classes
 
 
@@ -100,4 +101,4 @@ def numbers(a: Candidate, b: Candidate) -> list[Row]:
 
 
 def _text(value: Any) -> str:
-    return NONE if value is None else str(value)
+    return NONE if value is None else translated(str(value))

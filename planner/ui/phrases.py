@@ -58,6 +58,9 @@ WORDS = (
 )
 
 WHO = (
+    N_("{n} × {node} · {g} GPUs = {r} replicas × ({layout}) · aggregated"),
+    N_("{n} × {node} · {g} GPUs = {r} replica × ({layout}) · aggregated"),
+    N_("{g} GPUs = prefill {a} × ({layout}) on {node} + decode {b} × ({layout2}) on {node2} · disaggregated"),
     N_("prefill {a} × {layout} on {node} + decode {b} × {layout2} on {node2}"),
     N_("{layout} on {node} at {n} requests per worker"),
     N_("{layout} on {node} at {n} request per worker"),

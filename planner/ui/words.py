@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from planner.search.plan_schema import Candidate, Layout, ParetoPoint, Pool
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count
@@ -177,6 +179,30 @@ def term_name(term: str) -> str:
     return known.get(term) or term.replace("_", " ").strip().capitalize()
 
 
+def operators() -> dict[str, str]:
+    """Operator class (of a curve), in words."""
+    return {
+        "gemm": _("Matrix product"),
+        "prefill_attention": _("Prompt attention"),
+        "decode_attention": _("Decode attention"),
+        "prefill_mla": _("Prompt attention (MLA)"),
+        "decode_mla": _("Decode attention (MLA)"),
+        "mla_bmm": _("Latent projections (MLA)"),
+        "moe": _("Experts"),
+        "moe_deepep_prefill": _("Experts behind dispatch, prompts"),
+        "moe_deepep_decode": _("Experts behind dispatch, decode"),
+        "all_reduce": _("All-reduce"),
+        "all_gather": _("All-gather"),
+        "reduce_scatter": _("Reduce-scatter"),
+        "all_to_all": _("All-to-all"),
+        "deepep_ll_dispatch": _("Dispatch, low latency"),
+        "deepep_ll_combine": _("Combine, low latency"),
+        "deepep_normal_dispatch": _("Dispatch, high throughput"),
+        "deepep_normal_combine": _("Combine, high throughput"),
+        "send": _("Point to point"),
+    }
+
+
 def reason_name(reason: str) -> str:
     """A typed reason of rejection in words."""
     known = {
@@ -254,6 +280,7 @@ def node_label(node: str) -> str:
     return " ".join(words)
 
 
+@lru_cache(maxsize=4096)
 def layout_label(layout: Layout) -> str:
     """Shorthand of a layout, such as TP8 EP8."""
     return layout.describe()

@@ -97,7 +97,7 @@ def test_operators_marked_alike_are_named_together():
     ]
     marks.append(Mark(subject="tpot_ms", text="18 nodes from 9"))
     assert reasons.grouped_marks(marks) == [
-        ("Times of gemm, decode mla", "not measured on h800-sxm: curve of h100-sxm"),
+        ("Times of matrix product, decode attention (MLA)", "not measured on h800-sxm: curve of h100-sxm"),
         ("Time per output token", "18 nodes from 9"),
     ]
 

@@ -14,7 +14,7 @@ from planner.ui.figures.common import finish, log_axis
 from planner.ui.i18n import _
 from planner.ui.numbers import count, dollars, duration, sig
 from planner.ui.text import label
-from planner.ui.words import node_label, servings, short_deployment
+from planner.ui.words import node_label, percentiles, servings, short_deployment
 
 HEIGHT = 430
 _TICKS = ".3~g"
@@ -242,7 +242,9 @@ def _limits(figure: go.Figure, plan: Plan, axis: Axis, vertical: bool, values: l
             else {"y": at, "x": 1, "xref": "paper", "yanchor": "bottom", "xanchor": "right"}
         )
         figure.add_annotation(
-            text=_("limit {limit} ({percentile})").format(limit=duration(limit), percentile=label(percentile)),
+            text=_("limit {limit} ({percentile})").format(
+                limit=duration(limit), percentile=label(percentiles()[percentile])
+            ),
             showarrow=False,
             xshift=-4 if vertical else 0,
             yshift=-4 if vertical else 0,

@@ -10,7 +10,7 @@ from planner.ui.i18n import _
 from planner.ui.numbers import count
 from planner.ui.sections.evidence_data import curves_of
 from planner.ui.subject import Subject
-from planner.ui.words import engines
+from planner.ui.words import engines, operators
 
 
 def show_operators(subject: Subject) -> None:
@@ -51,30 +51,6 @@ def show_operators(subject: Subject) -> None:
         },
         alt=_("Residuals of the operator curves of this plan"),
     )
-
-
-def operators() -> dict[str, str]:
-    """Operator classes in words."""
-    return {
-        "gemm": _("Matrix product"),
-        "prefill_attention": _("Prompt attention"),
-        "decode_attention": _("Decode attention"),
-        "prefill_mla": _("Prompt attention (MLA)"),
-        "decode_mla": _("Decode attention (MLA)"),
-        "mla_bmm": _("Latent projections (MLA)"),
-        "moe": _("Experts"),
-        "moe_deepep_prefill": _("Experts behind dispatch, prompts"),
-        "moe_deepep_decode": _("Experts behind dispatch, decode"),
-        "all_reduce": _("All-reduce"),
-        "all_gather": _("All-gather"),
-        "reduce_scatter": _("Reduce-scatter"),
-        "all_to_all": _("All-to-all"),
-        "deepep_ll_dispatch": _("Dispatch, low latency"),
-        "deepep_ll_combine": _("Combine, low latency"),
-        "deepep_normal_dispatch": _("Dispatch, high throughput"),
-        "deepep_normal_combine": _("Combine, high throughput"),
-        "send": _("Point to point"),
-    }
 
 
 def memory_names() -> dict[str, str]:

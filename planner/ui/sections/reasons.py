@@ -13,8 +13,8 @@ from planner.ui.figures.misses import misses_bar
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, quantity, sig
 from planner.ui.remedies import remedies
-from planner.ui.text import plain, sentence
-from planner.ui.words import node_label, reason_name, servings, subject_name, term_name
+from planner.ui.text import lowered, plain, sentence
+from planner.ui.words import node_label, operators, reason_name, servings, subject_name, term_name
 
 _CURVE = "operator curve "
 SHOWN = 4
@@ -83,7 +83,7 @@ def rejection(r: Rejection) -> str:
         parts.append(numbers)
     if r.fix:
         parts.append(_("What would help: {fix}").format(fix=plain(sentence(r.fix))))
-    return "- " + " ".join(parts)
+    return "- " + " ".join(parts).replace("。 ", "。")
 
 
 def need(r: Rejection | NearestMiss) -> str:
@@ -149,7 +149,7 @@ def grouped_marks(marks: Iterable[Mark]) -> list[tuple[str, str]]:
         name = operator.split(" ")[0] if _space and not kind else ""
         if name and mark.text.startswith(f"{name} "):
             why = mark.text[len(name) + 1 :].removeprefix("was ")
-            groups.setdefault((_CURVE, why), []).append(term_name(name).lower())
+            groups.setdefault((_CURVE, why), []).append(lowered(operators().get(name, term_name(name))))
         else:
             groups.setdefault((mark.subject, mark.text), []).append(subject_name(mark.subject))
     return [

@@ -9,7 +9,7 @@ from planner.search.plan_schema import Plan
 from planner.ui import comparison, gallery, state, upload
 from planner.ui.answers import answer
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, percent
+from planner.ui.numbers import NONE, percent, sig
 from planner.ui.sections import errors
 from planner.ui.sections.headline import question
 from planner.ui.text import plain
@@ -17,6 +17,8 @@ from planner.ui.words import deployment
 
 _LEFT, _RIGHT, _FILE = "compare.left", "compare.right", "compare.file"
 _NOW, _BEFORE, _UPLOAD = "now", "before", "upload"
+FEW = 6
+"""Differences between scenarios that are shown without a click."""
 
 
 def offered() -> dict[str, str]:
@@ -50,10 +52,11 @@ def show(now: Plan) -> None:
             st.markdown(f"**{plain(choices[key])}**")
             st.markdown(plain(deployment(best)) if best is not None else _("Nothing serves this as asked"))
             st.caption(question(plan.scenario))
-    _differences(left, right)
+    _identity(left, right)
     a, b = _chosen(left, left_key), _chosen(right, right_key)
     if a is None or b is None:
         st.info(_("Only one of them can be served: there are no numbers to compare."), icon=":material/block:")
+        _question(left, right)
         return
     rows = comparison.numbers(a, b)
     st.dataframe(
@@ -66,6 +69,7 @@ def show(now: Plan) -> None:
         hide_index=True,
         height="content",
     )
+    _question(left, right)
 
 
 def _pick(choices: dict[str, str]) -> tuple[str, str]:
@@ -103,39 +107,46 @@ def _chosen(plan: Plan, key: str) -> comparison.Candidate | None:
     return state.chosen(plan) if key == _NOW else plan.best
 
 
-def _differences(left: Plan, right: Plan) -> None:
-    tables = (
-        (_("What they are results of"), comparison.identities(left, right), True),
-        (_("Versions"), comparison.versions(left, right), False),
-        (_("Scenario"), comparison.scenarios(left, right), False),
-    )
-    for title, rows, always in tables:
-        if not rows and not always:
-            continue
-        st.markdown(f"**{title}**")
-        if not rows:
-            st.success(
-                _("The same model, precision, engine, GPU and topology: the numbers compare directly."),
-                icon=":material/check:",
-            )
-            continue
-        if always:
-            st.caption(
-                _("They differ in {n} points; a difference in the numbers may come from any of them.").format(
-                    n=len(rows)
-                )
-                if len(rows) > 1
-                else _("They differ in one point only: a difference in the numbers comes from it.")
-            )
-        st.dataframe(
-            {
-                _("Field"): [r[0] for r in rows],
-                _("Left"): [r[1] for r in rows],
-                _("Right"): [r[2] for r in rows],
-            },
-            hide_index=True,
-            height="content",
+def _identity(left: Plan, right: Plan) -> None:
+    """What the two are results of, then the versions that they were made with."""
+    rows = comparison.identities(left, right)
+    st.markdown(f"**{_('What they are results of')}**")
+    if rows:
+        st.caption(
+            _("They differ in {n} points; a difference in the numbers may come from any of them.").format(n=len(rows))
+            if len(rows) > 1
+            else _("They differ in one point only: a difference in the numbers comes from it.")
         )
+        _table(rows)
+    else:
+        st.success(
+            _("The same model, precision, engine, GPU and topology: the numbers compare directly."),
+            icon=":material/check:",
+        )
+    made = comparison.versions(left, right)
+    if made:
+        st.markdown(f"**{_('Versions')}**")
+        _table(made)
+
+
+def _question(left: Plan, right: Plan) -> None:
+    """Where the questions differ."""
+    rows = comparison.scenarios(left, right)
+    if rows:
+        with st.expander(_("Where the scenarios differ ({n})").format(n=len(rows)), expanded=len(rows) <= FEW):
+            _table(rows)
+
+
+def _table(rows: list[comparison.Difference]) -> None:
+    st.dataframe(
+        {
+            _("Field"): [r[0] for r in rows],
+            _("Left"): [r[1] for r in rows],
+            _("Right"): [r[2] for r in rows],
+        },
+        hide_index=True,
+        height="content",
+    )
 
 
 def _change(ratio: float | None) -> str:
@@ -143,4 +154,6 @@ def _change(ratio: float | None) -> str:
         return NONE
     if abs(ratio - 1.0) < 5e-4:
         return _("the same")
+    if not 0.5 < ratio < 2.0:
+        return f"× {sig(ratio)}"
     return f"{'+' if ratio > 1 else '−'}{percent(abs(ratio - 1.0))}"

@@ -24,7 +24,7 @@ def show(form: Form) -> None:
     modes = form.pills(
         "serving",
         _("Serving"),
-        {k: v.capitalize() for k, v in servings().items()},
+        {k: v[:1].upper() + v[1:] for k, v in servings().items()},
         help=serving_help(),
     )
     with st.expander(_("Node counts and pools")):

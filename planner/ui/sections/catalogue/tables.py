@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _THREE = "%.4g"
+VENDORS = {
+    "nvidia": "NVIDIA",
+    "amd": "AMD",
+    "huawei": "Huawei",
+    "intel": "Intel",
+    "google": "Google",
+    "other": "other",
+}
+"""Vendors as they write themselves, in the order of the tables."""
 
 
 def frame(kind: str, catalog: Catalog, own: frozenset[str]) -> pd.DataFrame:
@@ -31,7 +40,9 @@ def _frame(kind: str, version: str, spoken: str, own: frozenset[str], _catalog: 
     rows = make(_catalog)
     for row in rows:
         row["own"] = row["id"] in own
-    rows.sort(key=lambda r: (not r["own"], r["group"], r["id"]))
+    rows.sort(key=lambda r: (not r["own"], list(VENDORS).index(r["group"]) if r["group"] in VENDORS else 0, r["id"]))
+    for row in rows:
+        row["group"] = VENDORS.get(row["group"], row["group"])
     return pd.DataFrame(rows)
 
 
