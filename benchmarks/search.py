@@ -59,7 +59,8 @@ def measure_points(wanted: int) -> dict[str, float]:
     import numpy as np
 
     from planner.catalog import catalog
-    from planner.search.aggregated import evaluate, fitting_layouts, points
+    from planner.search.aggregated import evaluate, fitting_layouts, points, sized, under_load
+    from planner.search.loaded import Loaded, slopes, worker_load
     from planner.search.setup import setup
 
     s = setup(scenario(["dgx-h200"], list(range(1, 3000, 6))), catalog())
@@ -71,10 +72,12 @@ def measure_points(wanted: int) -> dict[str, float]:
     del every
     evaluate(s, workers.take(np.arange(min(1000, wanted))))  # curves and coefficients, read once
     start = time.perf_counter()
-    loop, _ = evaluate(s, workers)
+    loop, _, stage = evaluate(s, workers)
+    slope = slopes(s, workers, stage.decode_s, 1)
+    result = under_load(s, Loaded(worker_load(s, sized(workers, s.rate_rps or 1.0, loop), stage, slope)))
     seconds = time.perf_counter() - start
     assert np.isfinite(loop.tpot_s).all()
-    assert loop.tpot_s.size == wanted
+    assert loop.tpot_s.size == result.stable.size == wanted
     return {"points_per_s": wanted / seconds, "peak_mib": _peak_mib()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -15,11 +15,22 @@ from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget, memory_budget
 from planner.search.grids import chunk_grid, operating_points, step_grid
 from planner.search.judge import judge
+from planner.search.loaded import (
+    Loaded,
+    Stage,
+    fewest_workers,
+    judged_metrics,
+    meets,
+    slopes,
+    stage_of,
+    worker_load,
+)
 from planner.search.outcome import outcome_of
 from planner.search.rejections import RejectionGroup, from_layouts
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
+from planner.serving.latency import LoadResult, joined
 from planner.serving.worker import Scheduling, aggregated_worker
 
 Array = NDArray[np.float64]
@@ -183,23 +194,24 @@ def held_by(budget: MemoryBudget) -> Held:
     return Held(budget.total, budget.capacity, budget.fits)
 
 
-def evaluate(s: Setup, w: Workers) -> tuple[LoopTimes, Held]:
-    """Memory, steps and steady state of one worker of each row."""
+def evaluate(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
+    """Memory, steps and closed-loop steady state of one worker of each row."""
     parts = in_blocks(len(w), lambda rows: _evaluate_block(s, w.take(rows)))
-    return tuple(
+    loop, held, stage = (
         kind(*(np.concatenate([getattr(part[k], f.name) for part in parts]) for f in fields(kind)))
-        for k, kind in enumerate((LoopTimes, Held))
+        for k, kind in enumerate((LoopTimes, Held, Stage))
     )
+    return loop, held, stage
 
 
-def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held]:
+def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
     budget = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)
     per_rank = budget.sequences(np.ceil(s.traffic.mean_context))
     slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
     pause = s.scheduler.policy == "prefill_first"
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
     worker = aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.traffic, scheduling)
-    return worker.loop, held_by(budget)
+    return worker.loop, held_by(budget), stage_of(worker, slots)
 
 
 def in_blocks(n: int, evaluate: Callable[[IntArray], R]) -> list[R]:
@@ -222,23 +234,77 @@ def aggregated_deployments(
     if not len(fitting.layouts):
         return None
     w = points(s, hw, fitting.layouts, fitting.limit, concurrency)
-    loop, held = evaluate(s, w)
-    workers, throughput, utilisation = size(s, w, loop)
-    outcome = outcome_of(s, workers, None, loop, throughput, utilisation)
-    verdict = judge(s, workers, None, outcome, (held,), loop.throughput_rps)
-    return Deployments("agg", workers, None, outcome, verdict, len(w))
+    evaluated, stride = len(w), chunks(s, hw).size
+    loop, held, stage = evaluate(s, w)
+    slope = slopes(s, w, stage.decode_s, stride)
+    if s.rate_rps is not None:
+        w = sized(w, s.rate_rps, loop)
+        rows = np.flatnonzero(~_repeated(w, stride))
+        w, held, stage, slope = w.take(rows), held.take(rows), stage.take(rows), slope[rows]
+        loaded = Loaded(worker_load(s, w, stage, slope))
+        result = under_load(s, loaded)
+        if concurrency is not None:
+            w, loaded, result = _at_most(s, w, stage, slope, loaded, result)
+        fewer = np.flatnonzero(meets(s, result) & (w.count > 1))
+        if fewer.size and concurrency is None:
+            w = replace(w, count=_reduced(s, w, loaded, fewer))
+            loaded = Loaded(worker_load(s, w, stage, slope))
+            result = under_load(s, loaded)
+        w = replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
+    else:
+        loaded = Loaded(worker_load(s, w, stage, slope), loop=loop, concurrency=w.concurrency)
+        result = under_load(s, loaded)
+    outcome = outcome_of(s, w, None, result, loop.throughput_rps)
+    verdict = judge(s, w, None, outcome, (held,))
+    return Deployments("agg", w, None, outcome, verdict, evaluated, loaded)
 
 
-def size(s: Setup, w: Workers, loop: LoopTimes) -> tuple[Workers, Array, Array]:
-    """Workers for the load, the deployment's throughput, and its utilisation.
+def under_load(s: Setup, loaded: Loaded) -> LoadResult:
+    """Latencies of every row, as far as judging and ranking need them."""
+    metrics = judged_metrics(s)
+    n = int(np.broadcast(loaded.worker.decode_step_s, loaded.worker.rate_rps).size)
+    return joined(in_blocks(n, lambda rows: loaded.take(rows).result(metrics)))
 
-    An offered rate takes the fewest whole workers that pass it; the operating point is what each does when it is full,
-    so latencies are those of a worker at its capacity. A closed loop keeps its count.
-    """
-    rate = s.rate_rps
-    if rate is None:
-        return w, w.count * loop.throughput_rps, np.ones(len(w))
+
+def sized(w: Workers, rate: float, loop: LoopTimes) -> Workers:
+    """Workers for an offered rate: as many as keep each at the mean occupancy of its row."""
     need = np.ceil(rate / loop.throughput_rps - 1e-9)
     count = np.where(np.isfinite(need), np.maximum(need, 1.0), 1.0)
-    sized = Workers(w.hardware, w.layouts, w.concurrency, w.token_budget, w.two_batch, w.deepep, count.astype(np.int64))
-    return sized, np.full(len(w), rate), rate / (count * loop.throughput_rps)
+    return replace(w, count=count.astype(np.int64))
+
+
+def _repeated(w: Workers, stride: int) -> NDArray[np.bool_]:
+    """Rows that take as many workers as the operating point before theirs: they describe the same deployment."""
+    n = len(w)
+    before = np.arange(n) - stride
+    there = before >= 0
+    at = np.where(there, before, 0)
+    for column in (*w.layouts.as_columns().values(), w.two_batch, w.token_budget, w.count):
+        there = there & (column[at] == column)
+    return there & (w.concurrency[at] < w.concurrency)
+
+
+SLACK = 1e-3
+"""Relative excess of a mean occupancy over the one that was asked for that still counts as equal."""
+
+
+def _at_most(
+    s: Setup, w: Workers, stage: Stage, slope: Array, loaded: Loaded, result: LoadResult
+) -> tuple[Workers, Loaded, LoadResult]:
+    """More workers until each holds no more than the requests of its row on average; a few rows at most."""
+    while np.any(over := result.stable & (result.flow.occupancy > w.concurrency * (1.0 + SLACK))):
+        w = replace(w, count=w.count + over)
+        loaded = Loaded(worker_load(s, w, stage, slope))
+        result = under_load(s, loaded)
+    return w, loaded, result
+
+
+def _reduced(s: Setup, w: Workers, loaded: Loaded, rows: IntArray) -> IntArray:
+    """Worker counts with those of ``rows``, which meet every limit, brought down as far as they still do.
+
+    The next larger operating point bounds them from below; it is a row of its own.
+    """
+    count = w.count.copy()
+    least = np.maximum(count[rows] // 2, 1)
+    count[rows] = fewest_workers(s, loaded.take(rows), count[rows], least)
+    return count

@@ -21,23 +21,31 @@ def assumptions(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidat
 
 
 def _percentiles(s: Setup) -> list[str]:
-    limits = [(m, p) for m, p, _ in s.scenario.slo.limits() if p != "mean"]
-    if not limits:
-        return []
-    names = ", ".join(f"{m.removesuffix('_ms').upper()} {p.upper()}" for m, p in limits)
-    return [f"Limits at percentiles ({names}) are judged on the mean: percentiles under load are not computed here."]
+    if s.rate_rps is None:
+        return [
+            "Percentiles of a closed loop: a fixed number of requests, varying lengths, prompts that queue one by one."
+        ]
+    cv = s.scenario.workload.arrival.gap_cv() or 1.0
+    lines = [
+        f"Percentiles are those of a steady stream of requests (CV of the gaps {cv:g}) spread at random over the "
+        "workers; closed forms, checked by planner replay.",
+        "A request that finds no KV slot waits for one; the completion rate counts it as refused.",
+    ]
+    if s.scenario.slo.limits():
+        lines.append("Goodput takes TTFT and the gaps between tokens of a request as independent of each other.")
+    return lines
 
 
 def _traffic(s: Setup) -> list[str]:
     w, engine = s.scenario.workload, s.scenario.engine
     lines = [
-        f"Latencies are means at the operating point; requests have {float(s.traffic.input_tokens):,.0f} input and "
+        f"Requests have {float(s.traffic.input_tokens):,.0f} input and "
         f"{float(s.traffic.output_tokens):,.0f} output tokens on average.",
         f"KV cache in {s.precision.kv}; {s.spec.name} weights: "
         + ", ".join(f"{name.replace('_', ' ')} {fmt}" for name, fmt in _formats(s)),
     ]
     if s.rate_rps is not None:
-        lines.append("Workers are sized so that each runs at its operating point when the offered rate is carried.")
+        lines.append("Workers are as few as meet every limit at the percentile it names, at the offered mean rate.")
     if w.prefix_hit_rate:
         lines.append(f"{w.prefix_hit_rate:.1%} of prompt tokens are served from the prefix cache and not computed.")
     if engine.version is None:
@@ -80,9 +88,4 @@ def _not_used(s: Setup) -> list[str]:
     lines = []
     if s.scenario.workload.priority_classes:
         lines.append("Priority classes are not used: all requests are planned alike.")
-    if s.scenario.slo.completion_rate is not None:
-        lines.append("The completion rate is not judged: requests are never refused in a mean-value plan.")
-    cv = s.scenario.workload.arrival.gap_cv()
-    if cv is not None and cv != 1.0:
-        lines.append(f"Burstiness (CV {cv:g}) is not used: means at the operating point do not depend on it.")
     return lines

@@ -14,7 +14,6 @@ from planner.search.aggregated import budget_of, most_sequences
 from planner.search.certainty import distance_of, evidence_note, extra_spread, interval_of, inverse
 from planner.search.disaggregated import transfer_seconds
 from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
-from planner.search.judge import latencies_ms
 from planner.search.plan_schema import (
     Bound,
     Breakdown,
@@ -34,6 +33,7 @@ from planner.search.plan_schema import (
 from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
 from planner.search.table import Deployments, IntArray, Workers
+from planner.serving.latency import METRICS, LoadResult
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
 from planner.units import MIB, MILLISECOND
 
@@ -60,7 +60,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         pool_budget = budget_of(s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget)
         transfer = np.broadcast_to(transfer_seconds(s, pool, chosen), rows.shape)
         second = "prefill"
-    values = latencies_ms(s, d.outcome)
+    assert d.loaded is not None
+    result = d.loaded.take(rows).result()
     out: dict[int, Candidate] = {}
     for k, row in enumerate(int(r) for r in rows):
         out[row] = _candidate(
@@ -68,9 +69,12 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             d,
             row,
             ranks[row],
-            {name: float(v[row]) for name, v in values.items()},
+            _latencies(result, k),
             memory=MemoryGib(**budget.gib(k)),
             most=float(slots[k]),
+            peak=min(float(result.peak_occupancy[k]), max(float(slots[k]), 1.0)),
+            rejection=float(result.rejection[k]),
+            outside=bool(result.outside[k]),
             breakdown=_breakdown((("decode", decode), (second, prefill)), k),
             binding=binding_sentence(decode, k, "decode"),
             gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
@@ -91,10 +95,13 @@ def _candidate(
     d: Deployments,
     i: int,
     rank: int,
-    latency: Mapping[str, float],
+    latency: Mapping[str, Percentiles],
     *,
     memory: MemoryGib,
     most: float,
+    peak: float,
+    rejection: float,
+    outside: bool,
     breakdown: Breakdown,
     binding: str,
     gains: tuple[str, ...],
@@ -122,21 +129,24 @@ def _candidate(
         nodes=int(d.nodes[i]) + spare,
         prefill_pool=None if pools is None else pools[0],
         decode_pool=None if pools is None else pools[1],
-        ttft_ms=Percentiles(mean=latency["ttft_ms"]),
-        tbt_ms=Percentiles(mean=latency["tbt_ms"]),
-        tpot_ms=Percentiles(mean=latency["tpot_ms"]),
-        e2e_ms=Percentiles(mean=latency["e2e_ms"]),
+        ttft_ms=latency["ttft_ms"],
+        tbt_ms=latency["tbt_ms"],
+        tpot_ms=latency["tpot_ms"],
+        e2e_ms=latency["e2e_ms"],
+        wait_ms=latency["wait_ms"],
         kv_transfer_ms=None if transfer_s is None else transfer_s / MILLISECOND,
-        goodput_rps=float(o.throughput_rps[i]) if d.rejections.code[i] < 0 else 0.0,
+        goodput_rps=float(o.goodput_rps[i]),
         throughput_rps=float(o.throughput_rps[i]),
         output_tokens_per_s_per_gpu=output_rate / gpus,
         input_tokens_per_s_per_gpu=input_rate / gpus,
-        output_tokens_per_s_per_user=1e3 / latency["tpot_ms"],
+        output_tokens_per_s_per_user=None if latency["tpot_ms"].mean is None else 1e3 / latency["tpot_ms"].mean,
+        rejection_probability=rejection,
+        completion_rate=float(1.0 - o.rejection[i]) if o.stable[i] else 0.0,
         concurrency=float(w.concurrency[i] * w.count[i]),
         concurrency_per_worker=float(w.concurrency[i]),
         max_concurrency=most * float(w.count[i]),
         settings=OperatingPoint(
-            max_num_seqs=int(np.ceil(w.concurrency[i] / w.layouts.attention_dp[i])),
+            max_num_seqs=int(np.ceil(peak / w.layouts.attention_dp[i])),
             max_num_batched_tokens=int(w.token_budget[i]),
             prefill_chunk_tokens=int(min(w.token_budget[i], np.ceil(float(s.traffic.new_tokens)))),
             gpu_memory_utilization=options.gpu_memory_utilization,
@@ -153,7 +163,7 @@ def _candidate(
         explanation=(*_next_step(d, i), *gains),
         breakdown=breakdown,
         traffic=traffic,
-        evidence=evidence_note(s, hardware, kind),
+        evidence=evidence_note(s, hardware, kind, outside=outside),
     )
 
 
@@ -162,14 +172,16 @@ def _known(value: float) -> float | None:
 
 
 def _interval(
-    s: Setup, d: Deployments, i: int, kind: str, spread: float, latency: Mapping[str, float]
+    s: Setup, d: Deployments, i: int, kind: str, spread: float, latency: Mapping[str, Percentiles]
 ) -> dict[str, Interval]:
-    """Intervals of times; a rate's interval moves cost and energy the other way round."""
+    """Intervals of mean times; a rate's interval moves cost and energy the other way round."""
     o = d.outcome
     found = {
-        "ttft_ms": interval_of(kind, "ttft", latency["ttft_ms"], spread),
-        "tpot_ms": interval_of(kind, "tpot", latency["tpot_ms"], spread),
-        "tbt_ms": interval_of(kind, "tpot", latency["tbt_ms"], spread),
+        metric: interval_of(kind, name, mean, spread)
+        for metric, name in (("ttft_ms", "ttft"), ("tpot_ms", "tpot"), ("tbt_ms", "tpot"))
+        if (mean := latency[metric].mean) is not None
+    }
+    found |= {
         "output_tokens_per_s_per_gpu": interval_of(
             kind,
             "throughput",
@@ -184,22 +196,34 @@ def _interval(
     return found
 
 
-def _checks(s: Setup, latency: Mapping[str, float], interval: Mapping[str, Interval]) -> tuple[SloCheck, ...]:
+def _checks(s: Setup, latency: Mapping[str, Percentiles], interval: Mapping[str, Interval]) -> tuple[SloCheck, ...]:
+    """Limits against the percentiles that they name; a percentile is as uncertain as its mean, in proportion."""
     checks = []
     for metric, percentile, limit in s.scenario.slo.limits():
+        value, mean = getattr(latency[metric], percentile), latency[metric].mean
         upper = interval.get(metric)
         checks.append(
             SloCheck(
                 metric=metric,
                 percentile=percentile,
                 limit=limit,
-                value=latency[metric],
-                judged_on="mean",
-                met=latency[metric] <= limit,
-                met_at_80=None if upper is None else upper.high80 <= limit,
+                value=value,
+                judged_on=percentile,
+                met=value is not None and value <= limit,
+                met_at_80=None if upper is None or not mean or value is None else value * upper.high80 / mean <= limit,
             )
         )
     return tuple(checks)
+
+
+def _latencies(result: LoadResult, k: int) -> dict[str, Percentiles]:
+    """Milliseconds by metric; None where the load is more than the workers pass."""
+    return {
+        f"{metric}_ms": Percentiles(
+            **{name: _known(values[k] / MILLISECOND) for name, values in getattr(result, metric).items()}
+        )
+        for metric in METRICS
+    }
 
 
 def _next_step(d: Deployments, i: int) -> tuple[str, ...]:
@@ -207,6 +231,8 @@ def _next_step(d: Deployments, i: int) -> tuple[str, ...]:
     if d.prefill is not None:
         return ()
     w = d.decode
+    if d.loaded is not None and d.loaded.loop is None and int(w.count[i]) == 1:
+        return (f"One worker carries the load, with {w.concurrency[i]:,.1f} requests in it on average.",)
     same = (w.token_budget == w.token_budget[i]) & (w.two_batch == w.two_batch[i])
     for values in w.layouts.as_columns().values():
         same &= values == values[i]

@@ -14,6 +14,7 @@ from planner.layout.layouts import Layouts
 from planner.search.plan_schema import Evidence, Interval, Mark
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments
+from planner.serving.latency import OUTSIDE
 
 DISTANCE_WORDS = {
     "seen_layout": "measured: runs of this model, GPU, engine and layout",
@@ -86,7 +87,7 @@ def inverse(interval: Interval, value: float) -> Interval:
     )
 
 
-def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str) -> Evidence:
+def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str, *, outside: bool = False) -> Evidence:
     """Distance in words and a mark for every curve, coefficient or fact that stands in for another."""
     marks: dict[str, Mark] = {}
     for hw in hardware:
@@ -99,6 +100,8 @@ def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str) -> Evidence
             if fact.startswith("memory"):
                 text = f"{fact} of {hw.accelerator.id} is not sourced: the memory sold is taken as usable"
                 marks[text] = Mark(subject="memory_gib", text=text)
+    if outside:
+        marks["load"] = Mark(subject="percentiles under load", text=f"outside the closed forms' range: {OUTSIDE}")
     return Evidence(
         extrapolated=bool(marks) or kind in ("new_gpu", "new_engine"),
         distance=DISTANCE_WORDS[kind],

@@ -19,22 +19,25 @@ from planner.search.aggregated import (
     held_by,
     in_blocks,
     overlap_choices,
+    under_load,
     uses_deepep,
 )
 from planner.search.grids import operating_points
 from planner.search.judge import judge
+from planner.search.loaded import Loaded, attention_share, decode_load, rates, slopes
 from planner.search.outcome import outcome_of
 from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
+from planner.serving.latency import PrefillPool
 from planner.serving.split import split_at_rate
 from planner.serving.worker import decode_work, prefill_pool_steps
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-UTILISATIONS = np.array([0.5, 0.65, 0.8, 0.9])
+UTILISATIONS = np.array([0.35, 0.5, 0.65, 0.8, 0.9])
 """Loads of the prefill pool that are tried: what remains is queueing room."""
 
 
@@ -48,7 +51,10 @@ class PoolPoints:
     worker_rps: Array
     """Requests per second that one worker passes."""
     servers: Array
-    """Prefill: prompts processed at once by one worker."""
+    """Prefill: prompts processed at once by one worker; decode: requests that its cache holds."""
+    growth: Array
+    """Decode: seconds that one more request adds to a step; prefill: part of a prompt's time that grows with the square
+    of its length."""
     evaluated: int
     held: Held | None = None
     """Memory budgets, once they are known (:func:`useful`)."""
@@ -59,6 +65,7 @@ class PoolPoints:
             self.step_s[rows],
             self.worker_rps[rows],
             self.servers[rows],
+            self.growth[rows],
             self.evaluated,
             None if self.held is None else self.held.take(rows),
         )
@@ -74,12 +81,13 @@ def decode_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
     zero = np.zeros(index.size, dtype=np.int64)
     w = Workers(hw, layouts, concurrency, budget, two_batch, uses_deepep(s, hw, layouts), zero)
 
-    def token_s(b: Workers) -> Array:
-        return step_times(hw.ctx, b.layouts, decode_work(b.concurrency, b.layouts, s.traffic), *_how(b)).total
+    def token_s(b: Workers) -> tuple[Array]:
+        return (step_times(hw.ctx, b.layouts, decode_work(b.concurrency, b.layouts, s.traffic), *_how(b)).total,)
 
-    tpot = _blocks(w, token_s)
-    out = max(float(s.traffic.output_tokens) - 1.0, 1.0)
-    return PoolPoints(w, tpot, concurrency / (out * tpot), np.ones(index.size), index.size)
+    (tpot,) = _blocks(w, token_s)
+    out = max(s.output_shape.mean - 1.0, 1.0)
+    slots = fitting.limit[found.layout[index]]
+    return PoolPoints(w, tpot, concurrency / (out * tpot), slots, slopes(s, w, tpot, 1), index.size)
 
 
 def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
@@ -93,12 +101,13 @@ def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
     servers = layouts.attention_dp.astype(float)
     w = Workers(hw, layouts, servers, budget, two_batch, uses_deepep(s, hw, layouts), zero)
 
-    def prompt_s(b: Workers) -> Array:
+    def prompt_s(b: Workers) -> tuple[Array, Array]:
         work, per_prompt, _ = prefill_pool_steps(b.layouts, s.traffic, b.token_budget.astype(float))
-        return step_times(hw.ctx, b.layouts, work, *_how(b)).total * per_prompt
+        times = step_times(hw.ctx, b.layouts, work, *_how(b))
+        return times.total * per_prompt, attention_share(times, None, 0.0)
 
-    time = _blocks(w, prompt_s)
-    return PoolPoints(w, time, servers / time, servers, index.size)
+    time, quadratic = _blocks(w, prompt_s)
+    return PoolPoints(w, time, servers / time, servers, quadratic, index.size)
 
 
 def _grid(s: Setup) -> IntArray | None:
@@ -119,8 +128,9 @@ def _how(w: Workers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return w.two_batch, w.deepep
 
 
-def _blocks(w: Workers, evaluate: Callable[[Workers], Array]) -> Array:
-    return np.concatenate(in_blocks(len(w), lambda rows: evaluate(w.take(rows))))
+def _blocks(w: Workers, evaluate: Callable[[Workers], tuple[Array, ...]]) -> tuple[Array, ...]:
+    parts = in_blocks(len(w), lambda rows: evaluate(w.take(rows)))
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 def useful(s: Setup, points: PoolPoints) -> PoolPoints:
@@ -162,21 +172,33 @@ def disaggregated_deployments(
     d_workers = _counted(d.workers, np.ceil(need))
     p_workers = _counted(p.workers, np.ceil(rate / (load * p.worker_rps) - 1e-9))
     transfer = transfer_seconds(s, p_workers, d_workers)
-    times = split_at_rate(
-        rate,
-        p_workers.count * p.servers,
-        p.step_s,
-        transfer,
-        d.workers.hardware.ctx.coefficients.request_s,
-        d.step_s,
-    )
-    loop = LoopTimes(times.ttft_s, d.step_s, d.worker_rps, times.prefill_utilisation)
-    utilisation = np.minimum(rate / (d_workers.count * d.worker_rps), 1.0)
-    outcome = outcome_of(s, d_workers, p_workers, loop, rate, utilisation)
+    if s.in_flight is None:
+        pool_rate, pool_cv = rates(s, p_workers.count)
+        pool = PrefillPool(pool_rate, pool_cv, p.servers, p.step_s, p.growth, np.broadcast_to(transfer, rate.shape))
+        loaded = Loaded(decode_load(s, d_workers, d.step_s, d.growth, d.servers), pool)
+        busy = pool.utilisation
+        worker_rps = d.worker_rps
+    else:
+        times = split_at_rate(
+            rate,
+            p_workers.count * p.servers,
+            p.step_s,
+            transfer,
+            d.workers.hardware.ctx.coefficients.request_s,
+            d.step_s,
+        )
+        busy, worker_rps = times.prefill_utilisation, rate / d_workers.count
+        loop = LoopTimes(times.ttft_s, d.step_s, worker_rps, busy)
+        loaded = Loaded(decode_load(s, d_workers, d.step_s, d.growth, d.servers), None, loop, d.workers.concurrency)
+    result = under_load(s, loaded)
+    outcome = outcome_of(s, d_workers, p_workers, result, worker_rps, np.asarray(busy))
+    if s.in_flight is None:
+        occupancy = np.where(result.stable, result.flow.occupancy, d_workers.concurrency)
+        d_workers = replace(d_workers, concurrency=occupancy)
     assert d.held is not None
     assert p.held is not None
-    verdict = judge(s, d_workers, p_workers, outcome, (d.held, p.held), d.worker_rps)
-    return Deployments("disagg", d_workers, p_workers, outcome, verdict, evaluated + i.size)
+    verdict = judge(s, d_workers, p_workers, outcome, (d.held, p.held))
+    return Deployments("disagg", d_workers, p_workers, outcome, verdict, evaluated + i.size, loaded)
 
 
 def _rate(s: Setup, d: PoolPoints, p: PoolPoints) -> Array:
@@ -190,4 +212,3 @@ def _rate(s: Setup, d: PoolPoints, p: PoolPoints) -> Array:
 def _counted(w: Workers, count: Array) -> Workers:
     whole = np.maximum(count, 1.0).astype(np.int64)
     return Workers(w.hardware, w.layouts, w.concurrency, w.token_budget, w.two_batch, w.deepep, whole)
-

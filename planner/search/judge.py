@@ -14,9 +14,6 @@ from planner.units import GIB, MILLISECOND
 
 Array = NDArray[np.float64]
 
-MEAN_OF_METRIC = {"ttft_ms": "ttft", "tbt_ms": "tpot", "tpot_ms": "tpot", "e2e_ms": "e2e"}
-"""Which mean stands for a metric: the mean gap between tokens is the mean time per output token."""
-
 
 class Fits(Protocol):
     """What judging needs of memory budgets, arrays (n,); bytes of the tightest rank."""
@@ -31,12 +28,9 @@ class Fits(Protocol):
     def fits(self) -> NDArray[np.bool_]: ...
 
 
-def latencies_ms(s: Setup, outcome: Outcome) -> dict[str, Array]:
-    """Means in milliseconds by metric of the SLO."""
-    out = float(s.traffic.output_tokens)
-    e2e = outcome.ttft_s + np.maximum(out - 1.0, 0.0) * outcome.tpot_s
-    means = {"ttft": outcome.ttft_s, "tpot": outcome.tpot_s, "e2e": e2e}
-    return {metric: means[mean] / MILLISECOND for metric, mean in MEAN_OF_METRIC.items()}
+def latency_ms(outcome: Outcome, metric: str, level: str) -> Array:
+    """A metric of the SLO ("ttft_ms", ...) at "mean" or a percentile, in milliseconds, (n,)."""
+    return outcome.latency[(metric.removesuffix("_ms"), level)] / MILLISECOND
 
 
 def judge(
@@ -45,9 +39,8 @@ def judge(
     prefill: Workers | None,
     outcome: Outcome,
     budgets: tuple[Fits, ...],
-    worker_rps: Array,
 ) -> Rejections:
-    """Reasons of all candidates; a percentile's limit is compared with the mean until percentiles are computed."""
+    """Reasons of all candidates; every limit is compared with the percentile that it names."""
     verdict = Judge(len(decode))
     for budget in budgets:
         verdict.check("memory", budget.total / GIB, budget.capacity / GIB, broken=~budget.fits)
@@ -58,8 +51,9 @@ def judge(
         if most is not None:
             verdict.check("nodes", pool.nodes + s.scenario.reliability.spare_nodes, float(most))
     if s.rate_rps is not None:
-        verdict.check("rate", float(s.rate_rps), decode.count * worker_rps, broken=~(worker_rps > 0))
-    values = latencies_ms(s, outcome)
-    for metric, _, limit in s.scenario.slo.limits():
-        verdict.check(f"slo_{metric.removesuffix('_ms')}", values[metric], limit)
+        verdict.check("rate", float(s.rate_rps), outcome.reached_rps, broken=~outcome.stable)
+    for metric, level, limit in s.scenario.slo.limits():
+        verdict.check(f"slo_{metric.removesuffix('_ms')}", latency_ms(outcome, metric, level), limit)
+    if s.scenario.slo.completion_rate is not None:
+        verdict.check("completion", s.scenario.slo.completion_rate, 1.0 - outcome.rejection)
     return verdict.done()

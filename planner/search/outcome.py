@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from planner.economics.cost import token_cost
 from planner.economics.energy import energy, power_model
+from planner.search.loaded import good_part
 from planner.search.setup import Setup
 from planner.search.table import Outcome, Workers
-from planner.serving.closed_loop import LoopTimes
+from planner.serving.latency import METRICS, LoadResult
 
 Array = NDArray[np.float64]
 
@@ -18,9 +19,17 @@ DECODE_ACTIVITY, PREFILL_ACTIVITY = 0.5, 1.0
 
 
 def outcome_of(
-    s: Setup, decode: Workers, prefill: Workers | None, loop: LoopTimes, throughput: Array, utilisation: Array
+    s: Setup,
+    decode: Workers,
+    prefill: Workers | None,
+    result: LoadResult,
+    worker_rps: Array,
+    prefill_busy: Array | None = None,
 ) -> Outcome:
-    """Cost and energy of deployments that pass ``throughput`` requests per second; all arrays (n,).
+    """Latencies, goodput, cost and energy of deployments; all arrays (n,).
+
+    They pass the offered rate, or in a closed loop ``worker_rps`` requests per second for each decode worker.
+    A worker runs steps while it holds a request, 1 - exp(-occupancy) of the time, and always in a closed loop.
 
     Rent is paid for whole nodes and for spare ones. Prefill's share of the cost is its share of busy time, or its
     pool's share of the rent where the pools are separate.
@@ -28,7 +37,12 @@ def outcome_of(
     pools = [decode] if prefill is None else [prefill, decode]
     rents = [_rent(s, pool) for pool in pools]
     hourly = np.asarray(sum(rents))
-    share = loop.prefill_utilisation if prefill is None else rents[0] / hourly
+    flow = result.flow
+    closed = s.rate_rps is None
+    throughput = decode.count * worker_rps if closed else np.full(len(decode), float(s.rate_rps or np.nan))
+    utilisation = np.ones(len(decode)) if closed else -np.expm1(-np.where(result.stable, flow.occupancy, np.inf))
+    prompts = np.clip(flow.prefill_share if prefill_busy is None else prefill_busy, 0.0, 1.0)
+    share = prompts if prefill is None else rents[0] / hourly
     inputs = throughput * float(s.traffic.input_tokens)
     outputs = throughput * float(s.traffic.output_tokens)
     cost = token_cost(hourly, inputs, outputs, np.nan_to_num(share))
@@ -41,19 +55,31 @@ def outcome_of(
             if prefill is None
             else (PREFILL_ACTIVITY if pool is prefill else DECODE_ACTIVITY)
         )
-        watts = watts + energy(gpus, utilisation, work, inputs, outputs, hw.power, power_model()).average_w
+        busy = prompts if pool is prefill else utilisation
+        watts = watts + energy(gpus, busy, work, inputs, outputs, hw.power, power_model()).average_w
     return Outcome(
-        ttft_s=loop.ttft_s,
-        tpot_s=loop.tpot_s,
+        ttft_s=result.ttft["mean"],
+        tpot_s=flow.tpot_s if closed else np.where(result.stable, flow.tpot_s, np.inf),
+        latency={(m, level): v for m in METRICS for level, v in getattr(result, m).items()},
         throughput_rps=throughput,
+        goodput_rps=throughput * good_part(s, result),
+        rejection=result.rejection,
+        stable=result.stable,
+        reached_rps=throughput / np.clip(np.nan_to_num(pressure(result), nan=1e9), 1e-9, 1e9),
         prefill_share=share,
         utilisation=utilisation,
-        prefill_utilisation=loop.prefill_utilisation,
+        prefill_utilisation=prompts,
         usd_per_hour=hourly,
         usd_per_mtok_input=cost.input,
         usd_per_mtok_output=cost.output_only,
         joules_per_token=watts / np.maximum(outputs, 1e-30),
     )
+
+
+def pressure(result: LoadResult) -> Array:
+    """Load over what keeps a worker stable: its prompts, its own feedback on decode steps, its KV slots (1 is full)."""
+    flow = result.flow
+    return np.maximum(np.maximum(flow.utilisation, flow.feedback), flow.occupancy / np.maximum(flow.slots, 1e-9))
 
 
 def _rent(s: Setup, pool: Workers) -> Array:

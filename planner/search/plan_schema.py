@@ -133,7 +133,9 @@ class SloCheck(Schema):
     metric: str = Field(description="Metric, such as ttft_ms.")
     percentile: str = Field(description="Percentile that the limit names.")
     limit: float = Field(description="The limit, in the metric's unit.")
-    value: float = Field(description="The predicted value that was compared.")
+    value: float | None = Field(
+        description="The predicted value that was compared; null where the load is more than the workers pass."
+    )
     judged_on: str = Field(description="Which figure was compared: the percentile, or mean until then.")
     met: bool = Field(description="Whether the expected value meets the limit.")
     met_at_80: bool | None = Field(None, description="Whether the upper end of the 80 % interval meets it.")
@@ -192,9 +194,19 @@ class Candidate(Schema):
     tbt_ms: Percentiles = Field(description="Time between tokens in ms.")
     tpot_ms: Percentiles = Field(description="Time per output token after the first in ms.")
     e2e_ms: Percentiles = Field(default_factory=Percentiles, description="Whole request in ms.")
+    wait_ms: Percentiles = Field(
+        default_factory=Percentiles, description="Arrival to the first step that carries the prompt, in ms."
+    )
     kv_transfer_ms: float | None = Field(None, description="disagg: exposed KV transfer of a request in ms.")
     goodput_rps: float = Field(description="Requests per second that meet every limit, whole deployment.")
     throughput_rps: float | None = Field(None, description="Requests per second, whole deployment.")
+    rejection_probability: float | None = Field(
+        None,
+        description="Part of requests that find every KV slot taken: refused or made to wait, by the admission policy.",
+    )
+    completion_rate: float | None = Field(
+        None, description="Part of requests served where those without a KV slot are refused, 0 to 1."
+    )
     output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
     input_tokens_per_s_per_gpu: float | None = Field(None, description="Input tokens per second and GPU.")
     output_tokens_per_s_per_user: float | None = Field(None, description="Output tokens per second of one request.")
@@ -231,6 +243,8 @@ class ParetoPoint(Schema):
     ttft_ms: float = Field(description="Mean time to first token in ms.")
     tpot_ms: float = Field(description="Mean time per output token in ms.")
     joules_per_token: float | None = Field(None, description="Energy per output token in joules.")
+    ttft_p99_ms: float | None = Field(None, description="99th percentile of the time to first token in ms.")
+    tbt_p99_ms: float | None = Field(None, description="99th percentile of the gaps between tokens in ms.")
 
 
 class Rejection(Schema):

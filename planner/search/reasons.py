@@ -13,7 +13,7 @@ from planner.memory.budget import MemoryBudget
 from planner.model.precision import FORMATS
 from planner.search.aggregated import Fitting, budget_of, fit, fitting_layouts, smallest_chunk
 from planner.search.fixes import MemoryTerms, fitting_alternative, latency_fix, memory_fix, nodes_fix
-from planner.search.judge import latencies_ms
+from planner.search.judge import latency_ms
 from planner.search.plan_schema import Layout, NearestMiss, Rejection
 from planner.search.rejections import (
     REASONS,
@@ -122,11 +122,11 @@ def _layout_that_fits(s: Setup, hw: Hardware, fitting: Fitting) -> str | None:
 
 def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None]]:
     """The smallest change for each reason of a table."""
-    values = latencies_ms(s, table.outcome)
     fitted = np.isin(table.rejections.code, [i for i, n in enumerate(table.rejections.names) if n == "memory"])
     found: dict[str, Callable[[int], str | None]] = {}
-    for metric, _, limit in s.scenario.slo.limits():
-        reached = np.where(fitted, np.nan, values[metric]) * MILLISECOND
+    for metric, level, limit in s.scenario.slo.limits():
+        values = latency_ms(table.outcome, metric, level)
+        reached = np.where(fitted | ~np.isfinite(values), np.nan, values) * MILLISECOND
         name = metric.removesuffix("_ms").upper()
 
         def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:

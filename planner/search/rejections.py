@@ -48,6 +48,7 @@ REASONS: dict[str, Reason] = {
         Reason("slo_tpot", "ms", "at_most", "TPOT is {needed} ms, the limit {available} ms"),
         Reason("slo_e2e", "ms", "at_most", "a whole request takes {needed} ms, the limit is {available} ms"),
         Reason("rate", "requests/s", "at_most", "the load is {needed} requests/s, {available} are reached"),
+        Reason("completion", "", "at_most", "the completion rate must be {needed}, {available} is reached"),
         Reason("operator_data", "", "at_most", "no operator times for this accelerator and format"),
     )
 }

@@ -25,6 +25,7 @@ from planner.scenario.lengths import Length
 from planner.scenario.load import resolve_model
 from planner.scenario.loads import ClosedLoop
 from planner.scenario.schema import NodeChoice, Scenario
+from planner.serving.length_shape import LengthShape
 from planner.serving.worker import Traffic
 
 DEFAULT_WORKER_GPUS = 64
@@ -78,9 +79,27 @@ class Setup:
 
     @cached_property
     def traffic(self) -> Traffic:
-        """Mean lengths and prefix hits."""
+        """Mean lengths and prefix hits.
+
+        A step sees long outputs more often than short ones: on average half of E[O^2] / E[O] tokens of output are in
+        the cache beside the prompt.
+        """
         w = self.scenario.workload
-        return Traffic(float(w.input_tokens.mean()), float(w.output_tokens.mean()), float(w.prefix_hit_rate))
+        inputs, outputs = float(w.input_tokens.mean()), self.output_shape
+        context = inputs + 0.5 * outputs.mean * outputs.moment(2)
+        return Traffic(inputs, float(w.output_tokens.mean()), float(w.prefix_hit_rate), context_tokens=context)
+
+    @cached_property
+    def prompt_shape(self) -> LengthShape:
+        """Prompts, cut at the model's context."""
+        return LengthShape.of(self.scenario.workload.input_tokens, float(self.spec.max_context_tokens))
+
+    @cached_property
+    def output_shape(self) -> LengthShape:
+        """Outputs, cut at the scenario's limit and the model's context."""
+        w = self.scenario.workload
+        longest = min(w.max_new_tokens or np.inf, self.spec.max_context_tokens)
+        return LengthShape.of(w.output_tokens, float(longest))
 
     @property
     def longest_request(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from planner.layout.layouts import Layouts
 from planner.search.rejections import Rejections
 from planner.search.setup import Hardware
+
+if TYPE_CHECKING:
+    from planner.search.loaded import Loaded
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -72,7 +76,16 @@ class Outcome:
 
     ttft_s: Array
     tpot_s: Array
+    latency: Mapping[tuple[str, str], Array]
+    """Seconds by metric ("ttft", "tbt", "tpot", "e2e") and "mean" or percentile, as far as judging needs them."""
     throughput_rps: Array
+    goodput_rps: Array
+    """Requests per second that are served within every limit."""
+    rejection: Array
+    """Part of requests that find no KV slot."""
+    stable: BoolArray
+    reached_rps: Array
+    """Load at which the deployment would stop being stable, as far as its own terms tell."""
     prefill_share: Array
     """Part of the GPU time that prefill takes (0 to 1)."""
     utilisation: Array
@@ -83,6 +96,12 @@ class Outcome:
     usd_per_mtok_input: Array
     usd_per_mtok_output: Array
     joules_per_token: Array
+
+    def take(self, rows: IntArray) -> Outcome:
+        """The deployments at positions ``rows``."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        latency = {key: values[rows] for key, values in kept.pop("latency").items()}
+        return Outcome(latency=latency, **{name: values[rows] for name, values in kept.items()})
 
 
 @dataclass(frozen=True)
@@ -97,6 +116,8 @@ class Deployments:
     rejections: Rejections
     evaluated: int
     """Layouts x operating points that were evaluated for this table, dropped ones included."""
+    loaded: Loaded | None = None
+    """The loads behind the latencies, rows as in the table."""
 
     def __len__(self) -> int:
         return len(self.decode)
@@ -116,9 +137,10 @@ class Deployments:
             self.serving,
             self.decode.take(rows),
             None if self.prefill is None else self.prefill.take(rows),
-            Outcome(*(getattr(self.outcome, f.name)[rows] for f in fields(Outcome))),
+            self.outcome.take(rows),
             Rejections(r.names, r.code[rows], r.needed[rows], r.available[rows]),
             len(rows),
+            None if self.loaded is None else self.loaded.take(rows),
         )
 
     def describe(self, i: int) -> str:

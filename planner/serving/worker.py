@@ -23,6 +23,10 @@ class Traffic:
     prefix_hit_rate: Array | float = 0.0
     fixed_lengths: NDArray[np.bool_] | bool = False
     """Outputs all have the mean length: requests of a closed loop then stay in step with each other."""
+    returning_together: float = 1.0
+    """Requests of fixed lengths that a client sends again at once, where prompts ride along with decodes."""
+    context_tokens: Array | float | None = None
+    """Mean tokens in the KV cache of a decoding request where the outputs' distribution is known."""
 
     @property
     def new_tokens(self) -> Array:
@@ -36,6 +40,8 @@ class Traffic:
     @property
     def mean_context(self) -> Array:
         """Mean tokens in the KV cache of a decoding request: the prompt and half of the output."""
+        if self.context_tokens is not None:
+            return np.asarray(self.context_tokens, dtype=float)
         return np.asarray(self.input_tokens) + 0.5 * np.asarray(self.output_tokens)
 
 
@@ -131,7 +137,9 @@ def aggregated_steps(
     most = layouts.attention_dp * np.maximum(budget / traffic.new_tokens, 1.0)
     poll = np.broadcast_to(np.asarray(scheduling.poll_steps, dtype=float), running.shape)
     arrivals = running * poll / np.maximum(np.asarray(traffic.output_tokens) - 1.0, 1.0)
-    group = np.where(pause & traffic.fixed_lengths, running, 1.0 + ARRIVAL_BURST * arrivals)
+    together = np.where(pause, running, np.minimum(running, traffic.returning_together))
+    group = 1.0 + ARRIVAL_BURST * arrivals
+    group = np.where(traffic.fixed_lengths, np.maximum(together, group), group)
     group = np.maximum(np.minimum(group, running), 1.0)
     prompts = np.minimum(group, most)
     prefill, chunks = prefill_work(layouts, traffic, budget, prompts, riding)

@@ -1,0 +1,240 @@
+"""Workers of the search under the scenario's arrivals: from their steps to loads, sizes and latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.roofline.step import StepTimes, step_times
+from planner.search.setup import Setup
+from planner.search.table import Workers
+from planner.serving.closed_loop import LoopTimes
+from planner.serving.closed_percentiles import closed_percentiles
+from planner.serving.goodput import good_share
+from planner.serving.latency import METRICS, LoadResult, PrefillPool, percentiles
+from planner.serving.open_loop import WorkerLoad
+from planner.serving.quantiles import LEVELS
+from planner.serving.queues import worker_cv
+from planner.serving.worker import WorkerSteps, WorkerTimes, decode_work
+from planner.units import MILLISECOND
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a load takes from a worker's steps, arrays (n,)."""
+
+    decode_s: Array
+    prefill_s: Array
+    prompts: Array
+    chunks: Array
+    most: Array
+    quadratic: Array
+    slots: Array
+    poll: Array
+
+    def take(self, rows: IntArray) -> Stage:
+        return Stage(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+
+def stage_of(worker: WorkerTimes, slots: Array) -> Stage:
+    """The figures of an aggregated worker."""
+    steps: WorkerSteps = worker.steps
+    decode, prefill = worker.decode.total, worker.prefill.total
+    riding = np.where(steps.pause, 0.0, 1.0)
+    quadratic = attention_share(worker.prefill, worker.decode, riding)
+    return Stage(
+        decode, prefill, steps.prompts_per_step, steps.chunks, steps.most_prompts, quadratic, slots, steps.poll_steps
+    )
+
+
+def attention_share(prefill: StepTimes, decode: StepTimes | None, riding: Array | float) -> Array:
+    """Part of the time that prompts add which is attention over the prompt, growing with the square of its length."""
+    base = 0.0 if decode is None else riding * decode.total
+    core = 0.0 if decode is None else riding * decode.exposed["attention_core"]
+    added = np.maximum(prefill.total - base, 1e-12)
+    return np.asarray(np.clip((prefill.exposed["attention_core"] - core) / added, 0.0, 1.0))
+
+
+def slopes(s: Setup, w: Workers, step_s: Array, stride: int) -> Array:
+    """Seconds that one more request adds to a decode step, (n,).
+
+    From the next operating point of the same layout (``stride`` rows on, else back), or from a step with a tenth more
+    requests where the grid has a single point.
+    """
+    n = len(w)
+    rows = np.arange(n)
+    slope = np.full(n, np.nan)
+    columns = [*w.layouts.as_columns().values(), w.two_batch, w.token_budget]
+    for shift in (-stride, stride):
+        other = rows + shift
+        there = (other >= 0) & (other < n)
+        at = np.where(there, other, rows)
+        for column in columns:
+            there = there & (column[at] == column)
+        gap = w.concurrency[at] - w.concurrency
+        there &= gap != 0
+        slope[there] = (step_s[at] - step_s)[there] / gap[there]
+    single = np.flatnonzero(np.isnan(slope))
+    if single.size:
+        few = w.take(single)
+        more = few.concurrency * 1.1
+        work = decode_work(more, few.layouts, s.traffic)
+        faster = step_times(w.hardware.ctx, few.layouts, work, few.two_batch, few.deepep).total
+        slope[single] = (faster - step_s[single]) / (more - few.concurrency)
+    return np.maximum(slope, 0.0)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Workers at their load, rows as in the table they belong to."""
+
+    worker: WorkerLoad
+    prefill: PrefillPool | None = None
+    loop: LoopTimes | None = None
+    """Closed loop: its means; None for an offered rate."""
+    concurrency: Array | None = None
+    """Closed loop: requests in flight in one worker."""
+
+    def take(self, rows: IntArray) -> Loaded:
+        """The candidates at positions ``rows``."""
+        pool, loop = self.prefill, self.loop
+        return Loaded(
+            self.worker.take(rows),
+            None if pool is None else PrefillPool(*(_row(getattr(pool, f.name), rows) for f in fields(pool))),
+            None if loop is None else LoopTimes(*(_row(getattr(loop, f.name), rows) for f in fields(loop))),
+            None if self.concurrency is None else self.concurrency[rows],
+        )
+
+    def result(self, metrics: Sequence[str] = METRICS) -> LoadResult:
+        """Means and percentiles."""
+        levels = tuple(LEVELS)
+        if self.loop is None:
+            return percentiles(self.worker, levels, metrics, self.prefill)
+        assert self.concurrency is not None
+        return closed_percentiles(self.worker, self.loop, self.concurrency, levels, metrics)
+
+
+def _row(values: Array, rows: IntArray) -> Array:
+    return values[rows] if np.ndim(values) else values
+
+
+def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
+    """Workers of an aggregated table at the rate each gets; NaN rates in a closed loop."""
+    rate, cv = rates(s, w.count)
+    return WorkerLoad(
+        rate_rps=rate,
+        arrival_cv=cv,
+        prompts=s.prompt_shape,
+        outputs=s.output_shape,
+        decode_step_s=stage.decode_s,
+        reference_occupancy=w.concurrency,
+        decode_step_slope_s=slope,
+        prefill_step_s=stage.prefill_s,
+        prompts_per_step=stage.prompts,
+        chunks=stage.chunks,
+        most_prompts=stage.most,
+        lanes=w.layouts.attention_dp.astype(float),
+        decodes_pause=np.array(s.scheduler.policy == "prefill_first"),
+        quadratic_share=stage.quadratic,
+        slots=stage.slots,
+        request_s=np.array(w.hardware.ctx.coefficients.request_s),
+        poll_steps=stage.poll,
+    )
+
+
+def decode_load(s: Setup, w: Workers, step_s: Array, slope: Array, slots: Array) -> WorkerLoad:
+    """Decode workers of a disaggregated deployment: no prompt work."""
+    rate, cv = rates(s, w.count)
+    one = np.array(1.0)
+    return WorkerLoad(
+        rate_rps=rate,
+        arrival_cv=cv,
+        prompts=s.prompt_shape,
+        outputs=s.output_shape,
+        decode_step_s=step_s,
+        reference_occupancy=w.concurrency,
+        decode_step_slope_s=slope,
+        prefill_step_s=np.array(0.0),
+        prompts_per_step=one,
+        chunks=one,
+        most_prompts=one,
+        lanes=one,
+        decodes_pause=np.array(True),
+        quadratic_share=np.array(0.0),
+        slots=slots,
+        request_s=np.array(w.hardware.ctx.coefficients.request_s),
+        poll_steps=one,
+    )
+
+
+def rates(s: Setup, count: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Requests per second at one of ``count`` workers and the CV of the gaps between them."""
+    rate = np.nan if s.rate_rps is None else float(s.rate_rps)
+    cv = s.scenario.workload.arrival.gap_cv()
+    workers = np.maximum(count, 1)
+    routed = np.array(1.0) if cv is None or cv == 1.0 else worker_cv(cv, workers, "random")
+    return rate / workers, routed
+
+
+def judged_metrics(s: Setup) -> tuple[str, ...]:
+    """Metrics whose percentiles every row of a table needs: those of the SLO, and TTFT and TBT for the ranking."""
+    limited = {metric.removesuffix("_ms") for metric, _, _ in s.scenario.slo.limits()}
+    return tuple(m for m in METRICS if m in limited | {"ttft", "tbt"})
+
+
+def limits_s(s: Setup) -> dict[str, dict[str, float]]:
+    """Limits in seconds by metric and by mean or percentile."""
+    found: dict[str, dict[str, float]] = {}
+    for metric, level, limit in s.scenario.slo.limits():
+        found.setdefault(metric.removesuffix("_ms"), {})[level] = limit * MILLISECOND
+    return found
+
+
+def good_part(s: Setup, result: LoadResult) -> Array:
+    """Part of requests within every limit of the scenario, (n,)."""
+    return good_share(result, limits_s(s), float(s.traffic.output_tokens))
+
+
+def meets(s: Setup, result: LoadResult) -> BoolArray:
+    """Where every latency limit and the completion rate hold."""
+    good = result.stable.copy()
+    for metric, levels in limits_s(s).items():
+        for level, limit in levels.items():
+            good &= result.get(metric, level) <= limit
+    wanted = s.scenario.slo.completion_rate
+    return good if wanted is None else good & (result.completion >= wanted)
+
+
+HALVINGS = 12
+
+
+def fewest_workers(s: Setup, loaded: Loaded, count: NDArray[np.int64], least: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Smallest worker counts in ``least``..``count`` that meet every limit, (n,); ``count`` is known to.
+
+    By bisection: with fewer workers each gets more, and no latency falls. The step times are carried on along their
+    slope from the operating point of ``count``.
+    """
+    low, high = np.minimum(least, count), count.copy()
+    metrics = tuple(limits_s(s))
+    for _ in range(HALVINGS):
+        open_rows = np.flatnonzero(low < high)
+        if not open_rows.size:
+            break
+        middle = (low[open_rows] + high[open_rows]) // 2
+        rate, cv = rates(s, middle)
+        few = loaded.take(open_rows)
+        pool = None
+        if few.prefill is not None:
+            pool = replace(few.prefill, arrival_cv=few.prefill.arrival_cv)
+        result = Loaded(few.worker.at_rate(rate, cv), pool).result(metrics)
+        good = meets(s, result)
+        high[open_rows] = np.where(good, middle, high[open_rows])
+        low[open_rows] = np.where(good, low[open_rows], middle + 1)
+    return high

@@ -1,0 +1,112 @@
+"""The shape of a length distribution as queueing needs it: moments and quantiles in units of the mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.scenario.lengths import Length
+
+Array = NDArray[np.float64]
+
+NODES, REACH = 2048, 4.5
+"""Quantiles that moments are summed over: at equal steps of the normal quantile from -REACH to REACH, so that the upper
+3e-6 still counts (second moments of a lognormal's work need it)."""
+TAIL = 9.0
+"""Quantiles are tabulated over -ln(1 - p) up to this value, p = 0.99988."""
+STEPS = 256
+"""Token budgets of the tables below, evenly spaced in the logarithm."""
+SMALLEST_BUDGET, LARGEST_BUDGET = 1e-3, 1e3
+
+
+@dataclass(frozen=True)
+class LengthShape:
+    """A distribution of lengths x (mean 1 after division by ``mean``): values in order and their weights, (m,)."""
+
+    mean: float
+    """Mean length in tokens."""
+    values: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, length: Length, longest: float = np.inf) -> LengthShape:
+        """Shape of a scenario's length distribution, cut at ``longest`` tokens (what the engine admits)."""
+        from scipy.special import ndtr
+
+        z = np.linspace(-REACH, REACH, NODES)
+        weights = np.exp(-0.5 * z * z)
+        weights /= weights.sum()
+        tokens = np.minimum(np.maximum(length.quantile(ndtr(z)), 1.0), longest)
+        mean = float(weights @ tokens)
+        return cls(mean, tokens / mean, weights)
+
+    @classmethod
+    def fixed(cls, tokens: float) -> LengthShape:
+        """All lengths equal."""
+        return cls(float(tokens), np.ones(1), np.ones(1))
+
+    def moment(self, order: int) -> float:
+        """E[x^order], dimensionless; 1 for order 1."""
+        return float(self.weights @ self.values**order)
+
+    @cached_property
+    def scv(self) -> float:
+        """Squared coefficient of variation."""
+        return self.moment(2) - 1.0
+
+    def quantile(self, p: ArrayLike) -> Array:
+        """Length at cumulative probability ``p`` over the mean; broadcasts."""
+        table = self._table
+        level = np.nan_to_num(np.asarray(p, dtype=float))
+        at = -np.log1p(-np.clip(level, 0.0, 1.0 - 1e-12)) * ((table.size - 1) / TAIL)
+        below = np.minimum(at.astype(np.int64), table.size - 2)
+        part = np.minimum(at - below, 1.0)
+        return np.asarray(table[below] * (1.0 - part) + table[below + 1] * part)
+
+    @cached_property
+    def _table(self) -> Array:
+        levels = 1.0 - np.exp(-np.linspace(0.0, TAIL, 257))
+        places = np.cumsum(self.weights) - 0.5 * self.weights
+        return np.interp(levels, places, self.values)
+
+    def mean_inverse(self, less: float = 1.0) -> float:
+        """E[1 / (tokens - less)] per token; lengths of at most ``less`` + 1 count as one token."""
+        return float(self.weights @ (1.0 / np.maximum(self.values * self.mean - less, 1.0)))
+
+    @cached_property
+    def overlap(self) -> float:
+        """E[min(x, x')] of two independent lengths: 1 where all are equal, 1/2 for an exponential.
+
+        What is left of the burstiness of arrivals in the number of requests present (peakedness of G/GI/inf, Whitt,
+        "Heavy-traffic approximations for service systems with blocking", 1984, eq. 1.3).
+        """
+        above = 1.0 - np.cumsum(self.weights)
+        return float(np.sum(self.values * self.weights * (2.0 * above + self.weights)))
+
+    def steps(self, budget: ArrayLike) -> Array:
+        """Mean steps that one length takes when a step carries at most ``budget`` (in means): E[ceil(x / budget)]."""
+        return np.asarray(np.interp(_log_budget(budget), self._step_grid[0], self._step_grid[1]))
+
+    def full_share(self, budget: ArrayLike) -> Array:
+        """Part of those steps that carry the whole ``budget``: E[ceil(x / budget) - 1] / E[ceil(x / budget)]."""
+        return np.asarray(np.interp(_log_budget(budget), self._step_grid[0], self._step_grid[2]))
+
+    def step_load(self, budget: ArrayLike) -> Array:
+        """Prompt tokens of a step as one of them sees it, E[y^2] / E[y] over the pieces y <= ``budget``, in means."""
+        return np.asarray(np.interp(_log_budget(budget), self._step_grid[0], self._step_grid[3]))
+
+    @cached_property
+    def _step_grid(self) -> tuple[Array, Array, Array, Array]:
+        levels = np.linspace(np.log(SMALLEST_BUDGET), np.log(LARGEST_BUDGET), STEPS)
+        sizes = np.exp(levels)[:, None]
+        whole = np.ceil(self.values / sizes - 1e-9) - 1.0
+        steps = whole @ self.weights + 1.0
+        squares = (whole * np.square(sizes) + np.square(self.values - whole * sizes)) @ self.weights
+        return levels, steps, (steps - 1.0) / steps, squares
+
+
+def _log_budget(budget: ArrayLike) -> Array:
+    return np.log(np.asarray(budget, dtype=float))

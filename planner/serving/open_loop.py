@@ -1,0 +1,276 @@
+"""One worker under an open stream of requests: how many are in it, how its time divides between prompts and tokens.
+
+Notation of the formulas: arrival rate L (requests/s), O mean output tokens, D(b) = D0 + slope b seconds of a decode
+step with b requests, w seconds that the prompt of a request of mean length adds to the worker's steps, x a length over
+its mean. Arrays broadcast over candidates, shape (n,); seconds and requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.serving.length_shape import LengthShape
+from planner.serving.queues import Wait, batch_of, fano, queue_wait
+
+Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class WorkerLoad:
+    """A worker and what arrives at it: scalars or arrays (n,) of one candidate each.
+
+    Step times are those of planner.roofline.step at ``reference_occupancy`` requests.
+    """
+
+    rate_rps: Array
+    arrival_cv: Array
+    """CV of the gaps between arrivals at this worker (:func:`planner.serving.queues.worker_cv`)."""
+    prompts: LengthShape
+    outputs: LengthShape
+    decode_step_s: Array
+    reference_occupancy: Array
+    decode_step_slope_s: Array
+    """Seconds that one more request adds to a decode step."""
+    prefill_step_s: Array
+    """A step with ``prompts_per_step`` prompts of mean length in it (or a chunk of one), decodes included where they
+    ride along."""
+    prompts_per_step: Array
+    chunks: Array
+    """Steps that a prompt of mean length takes (1 or more)."""
+    most_prompts: Array
+    """Prompts of mean length that one step's token budget holds over all ranks."""
+    lanes: Array
+    """Attention-DP ranks: prompts that a step processes side by side."""
+    decodes_pause: BoolArray
+    """Decodes wait while a step with prompts runs (prefill first), or ride along (mixed)."""
+    quadratic_share: Array
+    """Part of a mean prompt's added time that grows with the square of its length (attention)."""
+    slots: Array
+    """Requests of mean length that the KV cache and the engine hold at once."""
+    request_s: Array
+    """Fixed time of a request outside the steps, before its first token."""
+    poll_steps: Array
+
+    def take(self, rows: NDArray[np.int64]) -> WorkerLoad:
+        """The candidates at positions ``rows``; scalars stay."""
+        kept: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        rowwise: dict[str, Any] = {k: v[rows] for k, v in kept.items() if isinstance(v, np.ndarray) and v.ndim}
+        return replace(self, **rowwise)
+
+    def at_rate(self, rate_rps: Array, arrival_cv: Array) -> WorkerLoad:
+        """The same workers at other rates."""
+        return replace(self, rate_rps=rate_rps, arrival_cv=arrival_cv)
+
+    @property
+    def budget(self) -> Array:
+        """Token budget of a step on one rank, in prompts of mean length."""
+        return np.where(self.chunks > 1.0, 1.0 / self.chunks, self.most_prompts / self.lanes)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Steady state of a worker at its rate, arrays (n,)."""
+
+    occupancy: Array
+    """Mean requests holding KV (prompt under way or decoding)."""
+    occupancy_variance: Array
+    residence_s: Array
+    """Mean time a request holds KV, by Little's law occupancy / rate."""
+    tpot_s: Array
+    """Mean gap over all tokens."""
+    decode_s: Array
+    """Mean decode step as tokens see it."""
+    feedback: Array
+    """L B: how much one more request prolongs the stay of all, in requests (0 to 1)."""
+    prefill_share: Array
+    """Part of all time that prompts add (0 to 1)."""
+    batch: Array
+    """Prompts in a step that has any."""
+    alone: Array
+    """Part of such steps with a single prompt."""
+    added_s: Array
+    """Seconds that prompts add to such a step."""
+    interrupted: Array
+    """Part of gaps between tokens that prompts prolong, over all time."""
+    interruption_s: Array
+    """Mean seconds added to such a gap."""
+    after_own_s: Array
+    """Time that prompts behind one's own add to its decode beyond the average: work left in the queue then."""
+    prompt_work_s: Array
+    """E[s]: seconds of the worker that one prompt takes."""
+    own_prompt_s: Array
+    """Mean time from the first step of a prompt to its first token."""
+    steps_per_prompt: Array
+    full_step_s: Array
+    """A step whose token budget is full."""
+    utilisation: Array
+    """Load of the prompts on the token budget of full steps (0 to 1)."""
+    backlog: Wait
+    """Prompt work found by an arrival, in seconds of full steps: GI/G/1."""
+    dispersion: Array
+    """Variance over mean of the requests present, before feedback."""
+    first_gaps: Array
+    """Gaps of a request that ``after_own_s`` falls into, on average."""
+    slots: Array
+    relaxation_tokens: Array
+    """Tokens of a request until ``after_own_s`` is spent."""
+    stable: BoolArray
+
+
+ROUNDS = 5
+"""Rounds of the fixed point between occupancy, step time and prompts per step: it contracts by the prefill share."""
+
+
+def flow(load: WorkerLoad) -> Flow:
+    """Occupancy fixed point of a worker: concurrency follows from TBT and TBT from concurrency.
+
+    A token waits D(b) / (1 - theta), theta the share of time that prompts add. A request stays
+    T(b) = own + after + (O - 1) D(b) / (1 - theta) = a + B b. With service slowing down in proportion to b the number
+    present is negative binomial, whatever the law of the outputs (symmetric queue, Kelly 1979, section 3.3; weights
+    prod L (a + B j) / j): mean L (a + B z) / (1 - L B), variance mean z / (1 - L B). z = 1 for Poisson arrivals, else
+    the peakedness 1 + (F - 1) E[min(S, S')] / E[S] with F the variance over mean of arrivals during T.
+
+    Not stable: theta >= 1, prompts above the token budget, L B >= 1 (more requests slow the worker down more than they
+    leave), or more requests than KV slots.
+    """
+    lam, pause = np.asarray(load.rate_rps, dtype=float), load.decodes_pause
+    further = max(load.outputs.mean - 1.0, 1.0)
+    ref, slope = load.decode_step_s, load.decode_step_slope_s
+    base = ref - slope * load.reference_occupancy
+    convex = 1.0 + load.quadratic_share * load.prompts.scv
+    lanes, most = load.lanes, np.maximum(load.most_prompts, 1.0)
+    alone_s = np.maximum(load.prefill_step_s - np.where(pause, 0.0, ref), 0.0)
+    work = load.chunks * alone_s / np.maximum(load.prompts_per_step / lanes, 1.0) * convex
+    steps = load.prompts.steps(load.budget)
+    second, third = work_moments(load)
+
+    shape = np.broadcast(lam, ref, most).shape
+    decode = np.broadcast_to(np.asarray(ref, dtype=float), shape)
+    batch = np.broadcast_to(np.minimum(lanes, most), shape)  # from the side of a small prefill share
+    occupancy = np.broadcast_to(np.asarray(load.reference_occupancy, dtype=float), shape)
+    after = np.zeros(shape)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for _ in range(ROUNDS):
+            riding = np.where(pause, 0.0, decode)
+            added = work / steps * np.maximum(batch / lanes, 1.0)
+            busy = np.minimum(lam * steps / batch * (riding + added), 1.0)
+            window = lam * ((1.0 - busy) * decode + busy * (riding + added))
+            dispersion = fano(load.arrival_cv, window)
+            # The geometric mean damps the iteration: more prompts in a step leave less time in which they gather.
+            batch = np.sqrt(batch * np.minimum(batch_of(window, dispersion), most))
+            added = work / steps * np.maximum(batch / lanes, 1.0)
+            often = lam * steps / batch
+            theta = np.minimum(often * added, 1.0 - 1e-9)
+            full = riding + work / load.chunks * (most / lanes)
+            used = lam * load.chunks / most * full
+            backlog = queue_wait(lam, load.arrival_cv, used / lam, second - 1.0, third / np.square(second))
+            part = _interrupted_part(pause, lam * (1.0 - backlog.probability), decode, theta, often, added)
+            gap = theta * decode / ((1.0 - theta) * part)
+            residence = np.maximum(occupancy / lam, work)
+            present = fano(load.arrival_cv, lam * residence)
+            after, first, relaxed = _behind(pause, backlog, used, part, gap, decode, further, (present - 1.0) * work)
+            own = work + np.where(pause, 0.0, decode * np.maximum(load.chunks, 1.0))
+            grow = further * slope / (1.0 - theta)
+            fixed = own + after + further * base / (1.0 - theta)
+            z = 1.0 + (present - 1.0) * load.outputs.overlap
+            occupancy = lam * (fixed + grow * z) / (1.0 - lam * grow)
+            occupancy = np.where(occupancy >= 0.0, occupancy, np.inf)
+            tpot = (occupancy / lam - own) / further
+            decode = base + slope * np.minimum(occupancy + z, np.maximum(load.slots, load.reference_occupancy))
+        stable = (lam * grow < 1.0) & (theta < 1.0 - 1e-6) & (used < 1.0) & (occupancy <= load.slots)
+    found = {
+        "occupancy": occupancy,
+        "occupancy_variance": occupancy * z / np.maximum(1.0 - lam * grow, 1e-9),
+        "residence_s": occupancy / lam,
+        "tpot_s": tpot,
+        "decode_s": decode,
+        "feedback": lam * grow,
+        "prefill_share": theta,
+        "batch": batch,
+        "alone": _single(window, dispersion),
+        "added_s": added,
+        "interrupted": part,
+        "interruption_s": gap,
+        "after_own_s": after,
+        "prompt_work_s": work,
+        "own_prompt_s": own,
+        "steps_per_prompt": steps,
+        "full_step_s": full,
+        "utilisation": used,
+        "dispersion": z,
+        "first_gaps": first,
+        "slots": load.slots,
+        "relaxation_tokens": relaxed,
+    }
+    rows = {name: np.broadcast_to(np.asarray(value, dtype=float), shape) for name, value in found.items()}
+    known = np.broadcast_to(stable & np.isfinite(tpot), shape)
+    queue = Wait(*(np.broadcast_to(v, shape) for v in (backlog.mean, backlog.probability, backlog.delayed_scv)))
+    return Flow(**rows, backlog=queue, stable=known)
+
+
+def _single(window: Array, dispersion: Array) -> Array:
+    """Part of the windows with arrivals that have exactly one: y e^-y / (1 - e^-y) clusters of one, y = window / m,
+    a cluster of mean m geometric: one with probability 1 / m."""
+    m = np.maximum(0.5 * (dispersion + 1.0), 1.0)
+    y = np.maximum(window / m, 1e-12)
+    return np.asarray(y * np.exp(-y) / -np.expm1(-y) / m)
+
+
+def _interrupted_part(pause: BoolArray, runs: Array, decode: Array, theta: Array, often: Array, added: Array) -> Array:
+    """Part of gaps that prompts prolong.
+
+    Mixed: r D / (1 - r A) of the steps, r steps with prompts per second of A seconds more. Prefill first: a run of
+    prompts starts with an arrival that finds none, ``runs`` = L (1 - P(W > 0)) per second against (1 - theta) / D
+    decode steps.
+    """
+    mixed = np.minimum(often * decode / np.maximum(1.0 - often * added, 1e-9), 1.0)
+    part = np.where(pause, -np.expm1(-runs * decode / (1.0 - theta)), mixed)
+    return np.where(added > 0.0, np.clip(part, 1e-12, 1.0), 1e-12)
+
+
+def _behind(
+    pause: BoolArray,
+    backlog: Wait,
+    used: Array,
+    part: Array,
+    gap: Array,
+    decode: Array,
+    further: float,
+    burst_s: Array,
+) -> tuple[Array, Array, Array]:
+    """Time that the prompts behind one's own add to its decode, beyond the average; the part of requests whose first
+    gap they prolong (prefill first); and the tokens it takes.
+
+    A departure leaves the queue that an arrival finds: with the probability of waiting, work of W / P(W > 0), which new
+    arrivals prolong to R = W / P(W > 0) / (1 - rho). Mixed: gaps of D + A instead of the average D + f A until then,
+    n = R / (D + A) (1 - f) tokens, A (P - f) n (1 - exp(-O / n)) in all; at least half of the prompts that a burst has
+    beyond the average (``burst_s`` seconds of work). Prefill first: all of it in the first gap.
+    """
+    chance = np.maximum(backlog.probability, 1e-12)
+    rest = backlog.mean / chance / np.maximum(1.0 - used, 1e-9)
+    tokens = np.where(pause, 1.0, np.maximum(rest / (decode + gap) * (1.0 - part), 1e-9))
+    mixed = gap * np.maximum(chance - part, 0.0) * tokens * -np.expm1(-further / tokens)
+    paused = np.maximum(chance * rest - part * gap, 0.0)
+    after = np.maximum(np.where(pause, paused, mixed), 0.5 * np.maximum(burst_s, 0.0))
+    return after, np.where(pause, chance, after / np.maximum(gap, 1e-300)), tokens
+
+
+def work_moments(load: WorkerLoad) -> tuple[Array, Array]:
+    """Second and third moment of a prompt's work over its mean; work is a x + b x^2 (:func:`work_shares`)."""
+    a, b = work_shares(load)
+    m = [load.prompts.moment(k) for k in range(7)]
+    second = a * a * m[2] + 2.0 * a * b * m[3] + b * b * m[4]
+    third = a**3 * m[3] + 3.0 * a * a * b * m[4] + 3.0 * a * b * b * m[5] + b**3 * m[6]
+    return second, third
+
+
+def work_shares(load: WorkerLoad) -> tuple[Array, Array]:
+    """Factors of x and x^2 in a prompt's work over its mean work."""
+    sigma = np.asarray(load.quadratic_share, dtype=float)
+    whole = 1.0 + sigma * load.prompts.scv
+    return (1.0 - sigma) / whole, sigma / whole
