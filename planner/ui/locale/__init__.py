@@ -5,6 +5,8 @@ Needs Babel, which only translators and tests need: the app reads the compiled c
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,20 +16,31 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 UI = HERE.parent
-KEYWORDS = {"_": None, "ngettext": (1, 2), "N_": None}
-_ENCODING = {"encoding": "utf-8"}
+KEYWORDS = frozenset(("_", "ngettext", "N_"))
 
 
 def template() -> Catalog:
-    """Every translatable string of the pages and where it stands."""
+    """Every translatable string of the pages and where it stands, those inside formatted strings included."""
     from babel.messages.catalog import Catalog
-    from babel.messages.extract import extract_from_dir
 
     found = Catalog(project="planner", charset="utf-8")
-    rows = extract_from_dir(str(UI), [("**.py", "python")], {"**.py": _ENCODING}, keywords=KEYWORDS)
-    for name, _line, message, comments, context in sorted(rows, key=lambda r: (r[0], r[1])):
-        found.add(message, None, [(f"planner/ui/{name}", 0)], auto_comments=comments, context=context)
+    for file in sorted(UI.rglob("*.py")):
+        for message in messages(file.read_text(encoding="utf-8")):
+            found.add(message, None, [(f"planner/ui/{file.relative_to(UI).as_posix()}", 0)])
     return found
+
+
+def messages(code: str) -> Iterator[str | tuple[str, str]]:
+    """The messages of a module in the order of its text; of ngettext both forms."""
+    calls = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    for call in sorted(calls, key=lambda c: (c.lineno, c.col_offset)):
+        if not isinstance(call.func, ast.Name) or call.func.id not in KEYWORDS:
+            continue
+        texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        if call.func.id == "ngettext" and len(texts) == 2:
+            yield texts[0], texts[1]
+        elif call.func.id != "ngettext" and len(texts) == 1:
+            yield texts[0]
 
 
 def path(folder: str) -> Path:
