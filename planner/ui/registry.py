@@ -39,6 +39,7 @@ def entries() -> dict[str, list[Entry]]:
             Entry("layout", _("Layout and topology"), _("Where do the ranks lie, and what do they send?"), "lan"),
         ],
         _("Load and cost"): [
+            Entry("load", _("Load"), _("What happens when many ask at once?"), "groups"),
             Entry("cost", _("Cost and energy"), _("What does a token cost, and which way is cheapest?"), "payments"),
         ],
         _("What it stands on"): [

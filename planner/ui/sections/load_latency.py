@@ -1,0 +1,223 @@
+"""Percentiles against their limits, and how they move with load and with the token budget of a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from planner.ui.figures.common import CONFIG
+from planner.ui.figures.latency import by_budget, by_concurrency, by_share, distribution
+from planner.ui.formula import Formula, in_flight
+from planner.ui.i18n import _
+from planner.ui.latex import num
+from planner.ui.numbers import count, duration, percent, sig
+from planner.ui.sections.cards import Card, cards
+from planner.ui.sections.how import how
+from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means
+from planner.ui.subject import Subject
+from planner.ui.words import latencies, percentiles
+
+
+def show_percentiles(subject: Subject) -> None:
+    """Cards, table of percentiles, distributions against the limits."""
+    c, scenario = subject.candidate, subject.scenario
+    _goodput(subject)
+    st.subheader(
+        _("How long do requests wait?"),
+        help="\n".join(f"- **{short}**: {meaning}" for _name, short, meaning in latencies().values()),
+        anchor=False,
+    )
+    if only_means(c):
+        st.warning(
+            _("This plan has means only: limits at a percentile were judged on the mean."), icon=":material/info:"
+        )
+    st.dataframe(_frame(subject), hide_index=True, column_config=_columns(), alt=_("Latency by percentile"))
+    metrics = [m for m in ("ttft_ms", "tbt_ms") if len(set(known(getattr(c, m))) - {"mean"}) > 1]
+    for column, metric in zip(st.columns(max(len(metrics), 1), gap="medium"), metrics, strict=False):
+        with column:
+            st.plotly_chart(
+                distribution(c, metric, scenario.slo.limits(), _factors(subject, metric)),
+                config=CONFIG,
+                key=f"load.{metric}",
+                alt=_("Distribution of {name} against its limits").format(name=latencies()[metric][0]),
+            )
+    if metrics:
+        st.caption(
+            _(
+                "Upwards: the part of all requests (of all gaps between tokens) that is faster, with the tail spread "
+                "out. A limit at a percentile is held where the curve passes left of its mark."
+            )
+        )
+    how(
+        "load.percentiles",
+        {
+            _("Requests in flight"): in_flight(c, scenario.workload.output_tokens.mean()),
+            _("Time to first token"): _ttft(subject),
+        },
+    )
+
+
+def _goodput(subject: Subject) -> None:
+    c = subject.candidate
+    good, all_ = c.goodput_rps, c.throughput_rps
+    shown = [
+        Card(
+            _("Goodput"),
+            _("{n} req/s").format(n=sig(good)),
+            _("{share} of all requests").format(share=percent(good / all_)) if all_ else "",
+            _("Requests per second that meet every limit at once."),
+        ),
+        Card(
+            _("Requests in flight"),
+            count(round(c.concurrency)),
+            _("room for {n}").format(n=count(round(c.max_concurrency))) if c.max_concurrency else "",
+            _("Over the whole deployment, at the operating point."),
+        ),
+    ]
+    wait, refused = c.wait_ms, c.rejection_probability
+    if wait.p99 is not None:
+        shown.append(
+            Card(
+                _("Wait before the first step, p99"),
+                duration(wait.p99),
+                _("mean {mean}").format(mean=duration(wait.mean)),
+                _("From arrival until the scheduler takes the prompt up."),
+            )
+        )
+    if refused is not None:
+        shown.append(
+            Card(
+                _("No room on arrival"),
+                percent(refused) if refused >= 1e-4 else _("under 0.01 %"),
+                _("of the requests"),
+                _("Requests that find every KV slot taken: they wait, or are refused where admission says so."),
+            )
+        )
+    cards(shown)
+
+
+def _frame(subject: Subject) -> pd.DataFrame:
+    c = subject.candidate
+    limits: dict[str, list[str]] = {}
+    for metric, percentile, limit in subject.scenario.slo.limits():
+        limits.setdefault(metric, []).append(f"{percentiles()[percentile]} ≤ {duration(limit)}")
+    rows = {m: known(getattr(c, m)) for m in METRICS}
+    rows = {m: v for m, v in rows.items() if v}
+    data: dict[str, Any] = {_("Latency"): [f"{latencies()[m][0]} ({latencies()[m][1]})" for m in rows]}
+    for p, name in percentiles().items():
+        if any(p in v for v in rows.values()):
+            data[_("{percentile}, ms").format(percentile=name)] = [v.get(p) for v in rows.values()]
+    data[_("Limit")] = [", ".join(limits.get(m, [])) or _("none") for m in rows]
+    return pd.DataFrame(data)
+
+
+def _columns() -> dict[str, Any]:
+    return {
+        _("{percentile}, ms").format(percentile=name): st.column_config.NumberColumn(format="%.3g")
+        for name in percentiles().values()
+    }
+
+
+def _factors(subject: Subject, metric: str) -> tuple[float, float] | None:
+    """The 80 % interval of the mean as factors, taken for every percentile."""
+    c = subject.candidate
+    interval, mean = c.interval.get(metric), getattr(c, metric).mean
+    return None if interval is None or not mean else (interval.low80 / mean, interval.high80 / mean)
+
+
+def _ttft(subject: Subject) -> Formula | None:
+    values = subject.candidate.ttft_ms
+    if values.p99 is None:
+        return None
+    return Formula(
+        r"\text{TTFT} = t_{look} + t_{budget} + t_{slot} + t_{others} + t_{own\ prompt} + t_{fixed}",
+        rf"\text{{mean}}\ {num(values.mean)},\quad P_{{95}}\ {num(values.p95)},\quad P_{{99}}\ {num(values.p99)}"
+        rf"\ \text{{ms}}",
+        _(
+            "A sum of independent waits: until the scheduler looks, for room in the token budget, for a KV slot, for "
+            "prompts in the same steps. Percentiles of the sum are put together from each part's own (closed form, "
+            "checked against a step-by-step replay)."
+        ),
+    )
+
+
+def show_load(subject: Subject) -> None:
+    """TTFT and TBT by load."""
+    st.subheader(
+        _("What if more or fewer come?"),
+        help=_("The same workers with the same settings at other loads than the planned one."),
+        anchor=False,
+    )
+    with st.spinner(_("Trying loads …"), show_time=True):
+        curve = load_curve(subject)
+    if curve is None:
+        st.caption(_("Not drawn for separate pools in a closed loop: their load is the number of requests in flight."))
+        return
+    limits = subject.scenario.slo.limits()
+    held = curve.x[curve.meets]
+    if subject.setup.rate_rps is not None:
+        st.markdown(
+            _(
+                "Every limit holds up to **{share}** of the planned load. At the plan's load **{good}** of requests "
+                "meet all."
+            ).format(
+                share=percent(float(held.max()) if held.size else 0.0),
+                good=percent(float(curve.good[np.argmin(np.abs(curve.x - 1.0))])),
+            )
+        )
+        figure = by_share(curve, limits)
+    else:
+        st.markdown(
+            _("Every limit holds up to **{n}** requests in flight in one worker.").format(n=count(float(held.max())))
+            if held.size
+            else _("No number of requests in flight holds every limit.")
+        )
+        worker = subject.pools["both"]
+        figure = by_concurrency(curve, limits, float(worker.concurrency[0]))
+    st.plotly_chart(figure, config=CONFIG, key="load.load", alt=_("Latency by load"))
+
+
+def show_budget(subject: Subject) -> None:
+    """The token budget of a step: time between tokens against time to first token."""
+    st.subheader(
+        _("How large may a step's prompt part be?"),
+        help=_(
+            "Prompts are read in chunks beside decoding. A large token budget reads them sooner (short time to first "
+            "token), but every request in flight waits for the longer step (long time between tokens)."
+        ),
+        anchor=False,
+    )
+    w = subject.pools.get("both")
+    if w is None:
+        st.caption(_("Separate pools have nothing to trade: no prompt is read beside decoding."))
+        return
+    text = _("Trying token budgets …")
+    bar = st.progress(0.0, text)
+
+    def tick(part: float) -> None:
+        bar.progress(min(part, 1.0), text)
+
+    curve = budget_curve(subject, tick)
+    bar.empty()
+    if curve is None or len(curve) < 2:
+        st.caption(_("Other token budgets do not carry this load."))
+        return
+    now = int(w.token_budget[0])
+    good = curve.x[curve.meets]
+    sentence = _("The plan takes **{n} tokens** a step.").format(n=count(now))
+    if good.size:
+        sentence += " " + _("Of those tried, {low} to {high} hold every limit.").format(
+            low=count(float(good.min())), high=count(float(good.max()))
+        )
+    else:
+        sentence += " " + _("None of those tried holds every limit.")
+    st.markdown(sentence)
+    st.plotly_chart(
+        by_budget(curve, subject.scenario.slo.limits(), float(now)),
+        config=CONFIG,
+        key="load.budget",
+        alt=_("Latency by token budget of a step"),
+    )
