@@ -162,7 +162,10 @@ def _compared(case: Case, requests: int, seed: int, catalog: Catalog) -> Compare
     asked = Scenario.from_dict({**question.to_dict(), "slo": limits})
     candidate = _candidate(case, asked, catalog)
     answer = replay_scenario(asked, trace=trace, candidate=candidate, seed=seed, catalog=catalog)
-    return Compared(case, answer.deployment, rate, answer.replayed.summary(), predicted(candidate), _outside(candidate))
+    closed = predicted(candidate)
+    for key in ("throughput_rps", "goodput_rps"):
+        closed[key] = (closed[key] or 0.0) * answer.replayed.offered_rps / rate
+    return Compared(case, answer.deployment, rate, answer.replayed.summary(), closed, _outside(candidate))
 
 
 def _worst(c: Candidate, metric: str) -> float | None:
@@ -189,7 +192,7 @@ def _trace(case: Case, question: Scenario, requests: int, seed: int, rate: float
 def _candidate(case: Case, question: Scenario, catalog: Catalog) -> Candidate:
     if case.serving == "agg":
         layout = Layouts.of(**dict(case.layout))
-        return estimate(question, layout, concurrency=float(case.concurrency), catalog=catalog).candidate
+        return estimate(question, layout, catalog=catalog).candidate
     best = plan(question, catalog=catalog).best
     if best is None:
         raise InputError("case", case.name, "a load that some pair of pools serves")
