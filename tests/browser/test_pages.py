@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-PAGES = {"memory": 5, "layout": 4, "cost": 3, "evidence": 3}
+PAGES = {"memory": 5, "layout": 4, "load": 3, "cost": 3, "evidence": 3}
 """Page -> figures that the first example shows on it, at the least."""
 
 

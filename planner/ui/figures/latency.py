@@ -43,6 +43,7 @@ def distribution(
         figure.add_scatter(
             x=[v * interval[0] for v in x] + [v * interval[1] for v in reversed(x)],
             y=y + y[::-1],
+            mode="lines",
             fill="toself",
             fillcolor="rgba(138,138,138,0.22)",
             line={"width": 0},
@@ -67,7 +68,7 @@ def distribution(
     figure.update_xaxes(
         title_text=_("{name}, ms").format(name=label(latencies()[metric][0])),
         type="log" if log else "linear",
-        tickformat=".3~g",
+        tickformat=".3~s",
         **({"dtick": "D2"} if log else {"rangemode": "tozero"}),
     )
     figure.update_yaxes(
@@ -190,10 +191,10 @@ def split_heatmap(cells: Sequence[Cell], load_title: str) -> go.Figure:
     lengths = sorted({c.input_tokens for c in cells})
     at = {(c.input_tokens, c.load): c for c in cells}
     grid = [[at[(length, load)] for load in loads] for length in lengths]
-    saving = [[np.nan if c.saving is None else 100 * c.saving for c in row] for row in grid]
+    saving = [[0.0 if c.saving is None else 100 * c.saving for c in row] for row in grid]
     figure = go.Figure()
     figure.add_heatmap(
-        z=np.clip(np.array(saving, dtype=float), -100, 100),
+        z=saving,
         x=[count(float(f"{v:.3g}")) for v in loads],
         y=[count(round(v)) for v in lengths],
         colorscale=[[0.0, palette.VERMILION], [0.5, "#e8e8e8"], [1.0, palette.BLUE]],
@@ -214,14 +215,18 @@ def split_heatmap(cells: Sequence[Cell], load_title: str) -> go.Figure:
     return finish(figure, MAP_PX)
 
 
+EQUAL = 0.005
+"""Parts of the cost that count as none."""
+
+
 def _cell(c: Cell) -> str:
     if c.saving is not None:
-        share = percent(abs(c.saving))
-        return (
-            _("split −{share}").format(share=share)
-            if c.saving > 0
-            else _("together −{share}").format(share=percent(-c.saving / (1 - c.saving)))
-        )
+        if abs(c.saving) < EQUAL:
+            return _("the same")
+        if c.saving > 0:
+            return _("split −{share}").format(share=percent(c.saving))
+        # Of the split cost, so that both ways read as what the cheaper one saves.
+        return _("together −{share}").format(share=percent(-c.saving / (1.0 - c.saving)))
     if c.agg is not None:
         return _("only together")
     if c.split is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from planner.ui.figures.common import CONFIG
-from planner.ui.figures.latency import split_heatmap
+from planner.ui.figures.latency import EQUAL, split_heatmap
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.sections.how import how
@@ -34,9 +34,10 @@ def show(subject: Subject) -> None:
                 "Plans both ways for prompts and loads of {factors} times this scenario's: {n} plans, kept once made."
             ).format(factors=", ".join(f"{f:g}" for f in FACTORS), n=2 * len(FACTORS) ** 2)
         )
-        if not st.button(_("Work out the map"), icon=":material/grid_on:", key="load.split.start"):
-            return
-        st.session_state[key] = True
+        st.button(
+            _("Work out the map"), icon=":material/grid_on:", key="load.split.start", on_click=_start, args=(key,)
+        )
+        return
     text = _("Planning both ways …")
     bar = st.progress(0.0, text)
 
@@ -68,10 +69,14 @@ def show(subject: Subject) -> None:
     )
 
 
+def _start(key: str) -> None:
+    st.session_state[key] = True
+
+
 def answer(cells: list[Cell]) -> str:
     """The map in one sentence."""
     known = [c for c in cells if c.saving is not None]
-    pays = [c for c in known if (c.saving or 0.0) > 0]
+    pays = [c for c in known if (c.saving or 0.0) > EQUAL]
     only = [c for c in cells if c.agg is None and c.split is not None]
     if not known and not only:
         return _("Nothing to compare: in no cell do both ways hold the limits.")

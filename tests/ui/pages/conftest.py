@@ -45,7 +45,8 @@ def open_page() -> Callable[[str, str], AppTest]:
     return go
 
 
-def _subject(example: str) -> Subject:
+def subject_of_example(example: str) -> Subject:
+    """The best deployment of a shipped example."""
     scenario = gallery.example(example).scenario
     found = plan(scenario)
     assert found.best is not None
@@ -57,10 +58,10 @@ def _subject(example: str) -> Subject:
 @pytest.fixture(scope="session")
 def small() -> Subject:
     """An aggregated deployment of a mixture of experts on two GPUs."""
-    return _subject(SMALL)
+    return subject_of_example(SMALL)
 
 
 @pytest.fixture(scope="session")
 def split() -> Subject:
     """A disaggregated deployment with expert parallelism."""
-    return _subject(SPLIT)
+    return subject_of_example(SPLIT)

@@ -11,6 +11,7 @@ from planner.search.plan_schema import MemoryGib
 from planner.ui.figures.cost import cost_by_load, power_bars, ways_bars
 from planner.ui.figures.evidence import coverage_bars, errors_by_group, predicted_against_measured, signed
 from planner.ui.figures.hot_experts import hot_experts_lines
+from planner.ui.figures.latency import by_concurrency, by_share, distribution, nines, split_heatmap
 from planner.ui.figures.memory import memory_bars
 from planner.ui.figures.memory_page import admission_bars, parameters_bars, precision_bars, sequences_by_length
 from planner.ui.figures.roofline import roofline
@@ -28,6 +29,16 @@ from planner.ui.sections.layout_data import (
     sent_bytes,
     traffic_matrix,
 )
+from planner.ui.sections.load_data import (
+    SHARES,
+    Cell,
+    Side,
+    budget_curve,
+    known,
+    load_curve,
+    scaled,
+)
+from planner.ui.sections.load_split import answer
 from planner.ui.sections.memory_data import (
     admission,
     fit_curve,
@@ -39,6 +50,7 @@ from planner.ui.sections.memory_data import (
     stage_budgets,
 )
 from planner.units import GIB, MIB
+from tests.ui.pages.conftest import subject_of_example
 
 
 def test_stage_budgets_hold_the_plan(small):
@@ -215,3 +227,65 @@ def test_curves_behind_a_plan_are_named(small):
     found = curves_of(small)
     assert {"gemm", "moe"} <= {c.op for c in found}
     assert all(c.points > 0 for c in found)
+
+
+@pytest.fixture(scope="module")
+def offered():
+    """An aggregated deployment under an offered rate."""
+    return subject_of_example("deepseek-r1-h200")
+
+
+def test_the_curve_passes_through_the_plan(offered):
+    curve = load_curve(offered)
+    assert curve is not None
+    assert list(curve.x) == list(SHARES)
+    at = int(np.argmin(np.abs(curve.x - 1.0)))
+    for metric in ("ttft_ms", "tbt_ms"):
+        for level, value in known(getattr(offered.candidate, metric)).items():
+            if level in curve.ms[metric]:
+                assert curve.ms[metric][level][at] == pytest.approx(value, rel=1e-3)
+    rising = curve.ms["ttft_ms"]["p99"]
+    rising = rising[np.isfinite(rising)]
+    assert (np.diff(rising) > -1e-9).all()
+    assert by_share(curve, offered.scenario.slo.limits()).data
+
+
+def test_a_split_deployment_has_a_curve_of_both_pools(split):
+    curve = load_curve(split)
+    assert (curve is None) == (split.setup.rate_rps is None)
+
+
+def test_a_closed_loop_is_drawn_by_requests_in_flight(small):
+    curve = load_curve(small)
+    assert small.setup.rate_rps is None
+    assert curve is not None
+    assert float(small.pools["both"].concurrency[0]) in curve.x
+    assert by_concurrency(curve, small.scenario.slo.limits(), 64.0).data
+
+
+def test_a_larger_budget_reads_prompts_sooner(offered):
+    ticks = []
+    curve = budget_curve(offered, ticks.append)
+    assert curve is not None
+    assert ticks[-1] == 1.0
+    assert float(offered.pools["both"].token_budget[0]) in curve.x
+    means = curve.ms["ttft_ms"]["mean"]
+    means = means[np.isfinite(means)]
+    assert means[0] >= means[-1]
+
+
+def test_percentiles_and_limits_are_drawn_where_they_are(offered):
+    limits = offered.scenario.slo.limits()
+    figure = distribution(offered.candidate, "ttft_ms", limits, (0.8, 1.2))
+    line = next(t for t in figure.data if t.name == "TTFT")
+    assert list(line.x) == [v for p, v in known(offered.candidate.ttft_ms).items() if p != "mean"]
+    assert nines(0.9) == pytest.approx(1.0)
+
+
+def test_the_map_says_which_way_is_cheaper(small):
+    assert scaled(small.scenario, "disagg", 4.0, 0.25).search.serving == ("disagg",)
+    agg, split_ = Side(2.0, 8, "TP8", "memory"), Side(1.0, 16, "TP8 → TP8", "memory")
+    cells = [Cell(100, 1, agg, split_), Cell(100, 4, split_, agg), Cell(400, 1, None, split_), Cell(400, 4, None, None)]
+    texts = [t for row in split_heatmap(cells, "load").data[0].text for t in row]
+    assert texts == ["split −50 %", "together −50 %", "only split", "neither"]
+    assert "**1** of 4" in answer(cells)

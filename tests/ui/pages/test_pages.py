@@ -2,7 +2,7 @@
 
 import pytest
 
-PAGES = ("memory", "layout", "cost", "evidence")
+PAGES = ("memory", "layout", "load", "cost", "evidence")
 EXAMPLES = ("gpt-oss-120b-h100", "kimi-k2-gb200", "infeasible-405b-one-h100")
 
 
@@ -15,7 +15,7 @@ def test_a_page_renders(open_page, page, example):
     assert bool(app.error) == infeasible
     if infeasible:
         assert "Does not fit GPU memory" in app.error[0].value
-    if page != "cost" or not infeasible:
+    if page not in ("cost", "load") or not infeasible:
         assert len(app.subheader) >= 2
         assert len(app.get("plotly_chart")) >= (1 if infeasible else 2)
 
@@ -68,3 +68,11 @@ def test_the_evidence_is_filtered_to_the_nearest(open_page):
     show.set_value("near").run()
     assert not app.exception
     assert any("Measured: this model on this GPU" in m.value for m in app.markdown)
+
+
+def test_the_map_of_separate_pools_is_worked_out_once_asked(open_page):
+    app = open_page("load", "gpt-oss-120b-h100")
+    charts = len(app.get("plotly_chart"))
+    next(b for b in app.button if b.label == "Work out the map").click().run()
+    assert not app.exception
+    assert len(app.get("plotly_chart")) == charts + 1
