@@ -77,7 +77,7 @@ class StepTable:
         self._two_batch, self._deepep = two_batch, deepep
         self._ranks = int(layout.attention_dp[0])
         self._seq_s = ctx.coefficients.host_seq_s
-        self._launch_s = ctx.coefficients.launch_layer_s * ctx.program.layers
+        self._launch_s = self._launch_seconds(most_tokens)
         self._queries = 1 + drafts
         n = _whole_grid(max(most_sequences, 2))
         kv = _grid(16.0, max(longest_context, 32))
@@ -136,6 +136,23 @@ class StepTable:
         flags = np.ones(rows, dtype=bool)
         repeated = self._layout.take(np.zeros(rows, dtype=np.int64))
         return step_times(self._ctx, repeated, work, flags & self._two_batch, flags & self._deepep)
+
+    def _launch_seconds(self, most_tokens: int) -> float:
+        """Time to launch all kernels of a step with prompts, found from what a short and a long step wait for it.
+
+        Both have the same host time otherwise, so the difference of their host times is that of
+        :func:`planner.roofline.step.launch_excess`; its root is bisected.
+        """
+        tokens = np.array([1.0, float(most_tokens)])
+        times = self._times(_with_prompts(0.0 * tokens, 16.0 + 0.0 * tokens, tokens))
+        host = times.exposed["host"]
+        busy = times.total - host
+        low, high = 0.0, float(host[0] + busy[0])
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            waits = launch_excess(busy, middle)
+            low, high = (middle, high) if waits[0] - waits[1] < host[0] - host[1] else (low, middle)
+        return low
 
     def _decode_grid(self, n: Array, kv: Array) -> Array:
         a, b = (v.ravel() for v in np.meshgrid(n, kv, indexing="ij"))
