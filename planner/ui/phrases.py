@@ -25,6 +25,8 @@ _ID = re.compile(r"^[\w.+/-]+$")
 _FREE = frozenset(("names", "source", "text", "given", "model", "field"))
 """Fields that may hold anything; a layout is several words, every other field is one."""
 
+UNKNOWN = N_("an unknown number of")
+
 WORDS = (
     N_("decode"),
     N_("prefill"),
@@ -55,7 +57,37 @@ WORDS = (
     N_("same die with slower links"),
     N_("same generation"),
     N_("nearest generation"),
+    N_("same die as {gpu}"),
+    N_("same die at lower power"),
+    N_("same die with other memory"),
+    N_("same die with slower memory"),
+    N_("same generation with GDDR memory"),
+    N_("same generation with fewer SMs"),
+    N_("successor of the same generation"),
+    N_("GDDR board of this generation"),
+    N_("collectives over PCIe"),
+    N_("missing on {text}"),
+    N_("narrow types are unpacked to 16 bits"),
+    N_("absorbed products run in 16 bits"),
+    N_("prompt load above 0.9 of the token budget, or bursts larger than what the worker holds at once"),
 )
+
+STAND_INS = (
+    N_("{text} by the {given} one's curve with its own bytes"),
+    N_("{text} by the {given} one's curve"),
+    N_("{text} stands in for {given}"),
+    N_("{text} stand in for {given}"),
+    N_("{text} stand in"),
+    N_("no kernel of its own measured"),
+    N_("no {text} measured"),
+    N_("{text} with {n}-bit weights in 16-bit math"),
+    N_("{text} with {n}-bit weights"),
+    N_("weight-only {text} in 16-bit math"),
+    N_("weight-only {text}"),
+    N_("{gpu} has no {kv} peak: {names} used ({why})"),
+    N_("outside the closed forms' range: {why}"),
+)
+"""Why a curve stands in for another."""
 
 WHO = (
     N_("{n} × {node} · {g} GPUs = {r} replicas × ({layout}) · aggregated"),
@@ -79,6 +111,7 @@ WHY = (
     N_("a whole request takes {needed} ms, the limit is {available} ms"),
     N_("the load is {needed} requests/s, {available} are reached"),
     N_("no operator times for this accelerator and format"),
+    N_("the completion rate must be {needed}, {available} is reached"),
     N_("attention DP and EP need routed experts; replicas of a dense model are separate workers"),
     N_("{available} attention heads do not divide over tp = {needed}"),
     N_("{available} KV heads neither divide over tp = {needed} nor replicate evenly on it"),
@@ -141,6 +174,7 @@ SENTENCES = (
         "network bandwidth {c}"
     ),
     N_("More requests do not fit: at {n} per worker, {why}"),
+    N_("One worker carries the load, with {n} requests in it on average"),
     N_("This is the largest number of requests per worker that memory and the engine allow"),
     N_("measured: runs of this model, GPU, engine and layout"),
     N_("near: runs of this model, GPU and engine in other layouts"),
@@ -155,9 +189,6 @@ SENTENCES = (
     N_("not measured here: curve of {op2}"),
     N_("another vendor"),
     N_("nearest in status, no kernel of its own measured"),
-    N_("16-bit dispatch by the fp8 one's curve with its own bytes"),
-    N_("no 4-bit experts measured"),
-    N_("fp8 experts' curve with 4-bit weights in 16-bit math"),
     N_("{engine} on {gpu}: no end-to-end runs; coefficients of {names} pooled"),
     N_("{engine} on {gpu}: no end-to-end runs; coefficients of {names}"),
     N_("{engine}: no end-to-end runs to calibrate with; mean of {names}"),
@@ -165,11 +196,17 @@ SENTENCES = (
 )
 
 ASSUMPTIONS = (
-    N_("Limits at percentiles ({names}) are judged on the mean: percentiles under load are not computed here"),
-    N_("Latencies are means at the operating point; requests have {a} input and {b} output tokens on average"),
+    N_(
+        "Percentiles are those of a steady stream of requests (CV of the gaps {x}) spread at random over the workers; "
+        "closed forms, checked by planner replay"
+    ),
+    N_("Percentiles of a closed loop: a fixed number of requests, varying lengths, prompts that queue one by one"),
+    N_("A request that finds no KV slot waits for one; the completion rate counts it as refused"),
+    N_("Goodput takes TTFT and the gaps between tokens of a request as independent of each other"),
+    N_("Requests have {a} input and {b} output tokens on average"),
+    N_("Workers are as few as meet every limit at the percentile it names, at the offered mean rate"),
     N_("KV cache in {kv}; {model} weights: attention {a}, routed experts {b}"),
     N_("KV cache in {kv}; {model} weights: attention {a}, dense mlp {b}"),
-    N_("Workers are sized so that each runs at its operating point when the offered rate is carried"),
     N_("{share} of prompt tokens are served from the prefix cache and not computed"),
     N_("No {engine} version is given: memory terms of the newest version known are used"),
     N_("No price of {gpu} is known: costs on {node} are not computed"),
@@ -183,8 +220,6 @@ ASSUMPTIONS = (
     N_("Whole nodes are paid for; GPUs of a node that no worker uses cost as much as the others"),
     N_("Energy includes the rest of the node and a PUE of {x}"),
     N_("Priority classes are not used: all requests are planned alike"),
-    N_("The completion rate is not judged: requests are never refused in a mean-value plan"),
-    N_("Burstiness (CV {x}) is not used: means at the operating point do not depend on it"),
 )
 
 ERRORS = (
@@ -223,7 +258,7 @@ ERRORS = (
     N_("{node}: accelerator {gpu}: {field}: got {given}; {why}"),
 )
 
-TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *ERRORS)
+TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *ERRORS, *STAND_INS)
 _JOINTS = (("; ", "；"), (" or ", " 或 "), (": ", "："))
 """Where sentences are put together, and how in a language that writes no space there."""
 
@@ -242,6 +277,8 @@ def _shape(field: str) -> str:
     name = field.rstrip("0123456789")
     if name in PARTS or name in _FREE:
         return r".+?"
+    if name in ("needed", "available"):
+        return rf"(?:{UNKNOWN}|\S+?)"
     return r"[A-Z][A-Z0-9+ a-z-]*?" if name == "layout" else r"\S+?"
 
 
@@ -259,6 +296,17 @@ def known(text: str) -> bool:
     return _found(language(), " ".join(text.split()).rstrip(".")) is not None
 
 
+def _split(text: str, joint: str) -> list[str]:
+    """``text`` at the joints that stand outside brackets."""
+    pieces = [""]
+    for part in re.split(f"({re.escape(joint)})", text):
+        if part == joint and pieces[-1].count("(") <= pieces[-1].count(")"):
+            pieces.append("")
+        else:
+            pieces[-1] += part
+    return pieces
+
+
 @lru_cache(maxsize=8192)
 def _found(spoken: str, text: str) -> str | None:
     """``spoken`` is the language in use; it only tells entries of the cache apart."""
@@ -269,7 +317,7 @@ def _found(spoken: str, text: str) -> str | None:
         filled = {}
         for name, value in match.groupdict().items():
             if name.rstrip("0123456789") not in PARTS:
-                filled[name] = value
+                filled[name] = _(UNKNOWN) if value == UNKNOWN else value
                 continue
             inner = _found(spoken, value)
             if inner is None and not _ID.match(value):
@@ -278,7 +326,7 @@ def _found(spoken: str, text: str) -> str | None:
         else:
             return _(template).format(**filled)
     for joint, drawn in _JOINTS:
-        pieces = text.split(joint)
+        pieces = _split(text, joint)
         if len(pieces) > 1:
             done = [_found(spoken, p) or (p if _ID.match(p) else None) for p in pieces]
             if all(d is not None for d in done):
