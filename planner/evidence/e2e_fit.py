@@ -1,6 +1,6 @@
 """Robust, partially pooled fit of end-to-end coefficients: least squares in logarithms, held back by Gaussian priors.
 
-Per engine and accelerator generation: six host times and eight factors on operator families (four in steps without
+Per engine and accelerator generation: eight host and launch times and eight factors on operator families (four in steps without
 prompt tokens, four in steps with), and for the families whose kernels differ by data type a deviation of each type. A
 generation may deviate from its engine, an engine from a common prior, a type from its family; all are held back by
 penalties, so that a group with few runs stays near what the others say. There is no coefficient per model, layout or

@@ -57,6 +57,7 @@ class PhaseTerms:
     operators: Array
     other: Array
     layers: Array
+    moe_layers: Array
     stages: Array
     sequences: Array
 
@@ -109,6 +110,7 @@ class BenchRules:
     first_wave_share: float
     kv_fp8: Mapping[str, Any]
     scheduling: Mapping[str, Mapping[str, Mapping[str, float]]]
+    returning_together: float = 1.0
     vendor_lengths: Sequence[Sequence[float]] = ()
     """Input and output lengths by which a run labelled as a vendor's is one of this kind."""
     vendor_input_multiple_of: float | None = None
@@ -278,6 +280,7 @@ def _group_terms(
         runs["input_tokens"][rows] * bench.length_share,
         runs["output_tokens"][rows] * bench.length_share,
         fixed_lengths=bench.fixed_lengths,
+        returning_together=bench.returning_together,
     )
     scheduler = scheduler_spec(catalog, engine)
     options = bench.engine_options(engine, accelerator.arch)
@@ -385,7 +388,10 @@ def _phase(times: StepTimes, layouts: Layouts, work: StepWork, ctx: StepContext)
             operators[:, column_of(family, number_format(ctx.precision, term))] += times.exposed[term]
     sequences = work.decode_seqs if work.prefill_seqs is None else work.decode_seqs + work.prefill_seqs
     layers = np.full(n, float(ctx.program.layers))
-    return PhaseTerms(operators, other, layers, layouts.pp.astype(float), np.asarray(sequences, dtype=float))
+    moe_layers = np.full(n, float(ctx.program.moe_layers))
+    return PhaseTerms(
+        operators, other, layers, moe_layers, layouts.pp.astype(float), np.asarray(sequences, dtype=float)
+    )
 
 
 def _flags(layouts: Layouts, ctx: StepContext) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -461,7 +467,7 @@ def _concatenate(parts: Sequence[RunTerms]) -> RunTerms:
 def _nothing() -> RunTerms:
     """Terms of no run at all."""
     empty = np.zeros(0)
-    phase = PhaseTerms(np.zeros((0, len(COLUMNS))), empty, empty, empty, empty)
+    phase = PhaseTerms(np.zeros((0, len(COLUMNS))), empty, empty, empty, empty, empty)
     special: dict[str, Any] = {
         "rows": np.zeros(0, dtype=np.int64),
         "decode": phase,
@@ -483,7 +489,7 @@ def breakdown(terms: RunTerms, coefficients: CoefficientArrays) -> dict[str, Arr
         for i in range(len(COLUMNS)):
             if phase.operators[:, i].any():
                 out[f"{name}_{factor_key(i)}"] = phase.operators[:, i] * factors[:, i]
-        out[f"{name}_layers"] = phase.layers * c.layer_overhead_s + phase.other
+        out[f"{name}_small_kernels"] = _small_kernels_s(phase, c) + phase.other
     total = {name: sum(v for k, v in out.items() if k.startswith(name)) for name in ("decode", "prefill")}
     out["decode_host"] = decode_step_s(terms.decode, c) - total["decode"]
     out["prefill_host"] = prefill_step_s(terms.prefill, c) - total["prefill"]
@@ -535,7 +541,9 @@ class CoefficientArrays:
     host_prefill_step_s: Array
     host_seq_s: Array
     layer_overhead_s: Array
+    moe_layer_overhead_s: Array
     launch_layer_s: Array
+    launch_moe_layer_s: Array
     request_s: Array
     decode: Array
     prefill: Array
@@ -549,10 +557,15 @@ def decode_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
 def prefill_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
     """Seconds of a step with prompt tokens: kernels are launched one by one beside those that run."""
     busy = _operators_s(phase, c.prefill, c)
-    busy = busy + launch_excess(busy, phase.layers * c.launch_layer_s)
+    launch = phase.layers * c.launch_layer_s + phase.moe_layers * c.launch_moe_layer_s
+    busy = busy + launch_excess(busy, launch)
     return busy + c.host_prefill_step_s * phase.stages + c.host_seq_s * phase.sequences
 
 
 def _operators_s(phase: PhaseTerms, factors: Array, c: CoefficientArrays) -> Array:
     operators = np.einsum("nf,nf->n", phase.operators, factors)
-    return np.asarray(operators + phase.other + phase.layers * c.layer_overhead_s)
+    return np.asarray(operators + phase.other + _small_kernels_s(phase, c))
+
+
+def _small_kernels_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
+    return np.asarray(phase.layers * c.layer_overhead_s + phase.moe_layers * c.moe_layer_overhead_s)

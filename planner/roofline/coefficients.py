@@ -31,7 +31,9 @@ HOST_KEYS = (
     "host_prefill_step_us",
     "host_seq_us",
     "layer_overhead_us",
+    "moe_layer_overhead_us",
     "launch_layer_us",
+    "launch_moe_layer_us",
     "request_ms",
 )
 
@@ -65,8 +67,12 @@ class StepCoefficients:
     """Fixed time of a request outside steps: HTTP, tokenisation, first response."""
     layer_overhead_s: float
     """Small kernels of a layer that no operator class covers: norms, rotary embedding, routing, cache writes."""
+    moe_layer_overhead_s: float
+    """Further small kernels of a layer with routed experts: top-k, sorting, weighted sum."""
     launch_layer_s: float
     """Host time to launch a layer's kernels one by one: the least time of a layer where no CUDA graph is replayed."""
+    launch_moe_layer_s: float
+    """Further launch time of a layer with routed experts."""
     elementwise_passes: float
     """Reads and writes of the hidden state by those small kernels, per layer."""
     stream_efficiency: float
@@ -119,7 +125,9 @@ def coefficients_from(
         host_seq_s=values["host_seq_us"] * MICROSECOND,
         request_s=values["request_ms"] * MILLISECOND,
         layer_overhead_s=values["layer_overhead_us"] * MICROSECOND,
+        moe_layer_overhead_s=values["moe_layer_overhead_us"] * MICROSECOND,
         launch_layer_s=values["launch_layer_us"] * MICROSECOND,
+        launch_moe_layer_s=values["launch_moe_layer_us"] * MICROSECOND,
         decode_factors=tuple(values["decode"][_key(*column)] for column in COLUMNS),
         prefill_factors=tuple(values["prefill"][_key(*column)] for column in COLUMNS),
         marks=tuple(marks),

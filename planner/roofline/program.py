@@ -90,6 +90,11 @@ class Program:
     moes: tuple[MoeOp, ...]
     dense_layers: int
 
+    @property
+    def moe_layers(self) -> int:
+        """Layers with routed experts."""
+        return self.layers - self.dense_layers
+
 
 def _term(tensor: Tensor) -> str | None:
     """Breakdown term of a tensor's GEMM; a tied embedding multiplies as the head. None: no dense GEMM of its own."""

@@ -134,7 +134,7 @@ def step_times(
         raw[gemm.term] += _gemm(ctx, gemm, batch, tp) * gemm.layers
     for attention in ctx.program.attentions:
         raw["attention_core"] += _attention(ctx, attention, batch, tp) * attention.layers
-    raw["norms_other"] += _elementwise(ctx, batch) * ctx.program.layers
+    raw["norms_other"] += _elementwise(ctx, batch)
     collectives = _all_reduce_per_layer(ctx, batch, tp)
     raw["collectives"] = collectives * (ctx.program.layers + ctx.program.dense_layers)
     raw["dispatch"] = np.zeros(len(layouts))
@@ -300,10 +300,12 @@ def _linear_attention(ctx: StepContext, spec: LinearAttention, batch: _Batch, tp
 
 
 def _elementwise(ctx: StepContext, batch: _Batch) -> Array:
-    """Norms, rotary embedding, activation, quantisation of one layer: launches plus streams of the hidden state."""
-    c = ctx.coefficients
-    moved = batch.tokens * (ctx.program.hidden * c.elementwise_passes * 2.0)
-    return np.asarray(c.layer_overhead_s + moved / (c.stream_efficiency * ctx.curves.device.mem_bw))
+    """Norms, rotary embedding, activation, quantisation of all layers, and the routing kernels of those with experts:
+    launches plus streams of the hidden state."""
+    c, program = ctx.coefficients, ctx.program
+    launches = c.layer_overhead_s * program.layers + c.moe_layer_overhead_s * program.moe_layers
+    moved = batch.tokens * (program.hidden * program.layers * c.elementwise_passes * 2.0)
+    return np.asarray(launches + moved / (c.stream_efficiency * ctx.curves.device.mem_bw))
 
 
 def _all_reduce_per_layer(ctx: StepContext, batch: _Batch, tp: Array) -> Array:
@@ -426,7 +428,8 @@ def _host(ctx: StepContext, work: StepWork, layouts: Layouts, timed: dict[str, A
     host = per_step * layouts.pp + c.host_seq_s * sequences
     if work.has_prefill or not ctx.cuda_graphs:
         busy = np.asarray(sum(timed.values()), dtype=float)
-        host = host + launch_excess(busy, c.launch_layer_s * ctx.program.layers)
+        launch = c.launch_layer_s * ctx.program.layers + c.launch_moe_layer_s * ctx.program.moe_layers
+        host = host + launch_excess(busy, launch)
     return np.asarray(host)
 
 
