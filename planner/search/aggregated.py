@@ -19,7 +19,7 @@ from planner.search.loaded import (
     Loaded,
     Stage,
     fewest_workers,
-    judged_metrics,
+    judged,
     meets,
     slopes,
     stage_of,
@@ -241,15 +241,18 @@ def aggregated_deployments(
         w = sized(w, s.rate_rps, loop)
         rows = np.flatnonzero(~_repeated(w, stride))
         w, held, stage, slope = w.take(rows), held.take(rows), stage.take(rows), slope[rows]
-        loaded = Loaded(worker_load(s, w, stage, slope))
-        result = under_load(s, loaded)
-        if concurrency is not None:
-            w, loaded, result = _at_most(s, w, stage, slope, loaded, result)
-        fewer = np.flatnonzero(meets(s, result) & (w.count > 1))
-        if fewer.size and concurrency is None:
-            w = replace(w, count=_reduced(s, w, loaded, fewer))
+        if concurrency is None:
             loaded = Loaded(worker_load(s, w, stage, slope))
             result = under_load(s, loaded)
+        else:
+            w, loaded, result = _at_most(s, w, stage, slope)
+        fewer = np.flatnonzero(meets(s, result) & (w.count > 1))
+        if fewer.size and concurrency is None:
+            count = _reduced(s, w, loaded, fewer)
+            fewer = np.flatnonzero(count != w.count)
+            w = replace(w, count=count)
+            loaded = Loaded(worker_load(s, w, stage, slope))
+            result = result.updated(fewer, under_load(s, loaded.take(fewer))) if fewer.size else result
         w = replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
     else:
         loaded = Loaded(worker_load(s, w, stage, slope), loop=loop, concurrency=w.concurrency)
@@ -261,9 +264,9 @@ def aggregated_deployments(
 
 def under_load(s: Setup, loaded: Loaded) -> LoadResult:
     """Latencies of every row, as far as judging and ranking need them."""
-    metrics = judged_metrics(s)
+    wanted = judged(s)
     n = int(np.broadcast(loaded.worker.decode_step_s, loaded.worker.rate_rps).size)
-    return joined(in_blocks(n, lambda rows: loaded.take(rows).result(metrics)))
+    return joined(in_blocks(n, lambda rows: loaded.take(rows).result(wanted)))
 
 
 def sized(w: Workers, rate: float, loop: LoopTimes) -> Workers:
@@ -284,19 +287,25 @@ def _repeated(w: Workers, stride: int) -> NDArray[np.bool_]:
     return there & (w.concurrency[at] < w.concurrency)
 
 
-SLACK = 1e-3
-"""Relative excess of a mean occupancy over the one that was asked for that still counts as equal."""
+SLACK = 0.02
+"""Relative excess of a mean occupancy over the one asked for that still counts as equal: a plan carries steps along
+their slope from a point nearby."""
 
 
-def _at_most(
-    s: Setup, w: Workers, stage: Stage, slope: Array, loaded: Loaded, result: LoadResult
-) -> tuple[Workers, Loaded, LoadResult]:
-    """More workers until each holds no more than the requests of its row on average; a few rows at most."""
-    while np.any(over := result.stable & (result.flow.occupancy > w.concurrency * (1.0 + SLACK))):
-        w = replace(w, count=w.count + over)
+def _at_most(s: Setup, w: Workers, stage: Stage, slope: Array) -> tuple[Workers, Loaded, LoadResult]:
+    """As many workers as keep the requests of a row in each on average, one fewer than the closed loop's count or more;
+    a few rows at most.
+    """
+    most = w.count + 1
+    w = replace(w, count=np.maximum(w.count - 1, 1))
+    while True:
         loaded = Loaded(worker_load(s, w, stage, slope))
         result = under_load(s, loaded)
-    return w, loaded, result
+        crowded = ~result.stable | (result.flow.occupancy > w.concurrency * (1.0 + SLACK))
+        over = crowded & (w.count < most)
+        if not over.any():
+            return w, loaded, result
+        w = replace(w, count=w.count + over)
 
 
 def _reduced(s: Setup, w: Workers, loaded: Loaded, rows: IntArray) -> IntArray:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from planner.search.table import Workers
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.closed_percentiles import closed_percentiles
 from planner.serving.goodput import good_share
-from planner.serving.latency import METRICS, LoadResult, PrefillPool, percentiles
+from planner.serving.latency import EVERYTHING, LoadResult, PrefillPool, percentiles
 from planner.serving.open_loop import WorkerLoad
 from planner.serving.quantiles import LEVELS
 from planner.serving.queues import worker_cv
@@ -112,13 +112,12 @@ class Loaded:
             None if self.concurrency is None else self.concurrency[rows],
         )
 
-    def result(self, metrics: Sequence[str] = METRICS) -> LoadResult:
-        """Means and percentiles."""
-        levels = tuple(LEVELS)
+    def result(self, wanted: Mapping[str, Sequence[str]] = EVERYTHING) -> LoadResult:
+        """Means, and the ``wanted`` percentiles by metric."""
         if self.loop is None:
-            return percentiles(self.worker, levels, metrics, self.prefill)
+            return percentiles(self.worker, wanted, self.prefill)
         assert self.concurrency is not None
-        return closed_percentiles(self.worker, self.loop, self.concurrency, levels, metrics)
+        return closed_percentiles(self.worker, self.loop, self.concurrency, wanted)
 
 
 def _row(values: Array, rows: IntArray) -> Array:
@@ -183,10 +182,15 @@ def rates(s: Setup, count: NDArray[np.int64]) -> tuple[Array, Array]:
     return rate / workers, routed
 
 
-def judged_metrics(s: Setup) -> tuple[str, ...]:
-    """Metrics whose percentiles every row of a table needs: those of the SLO, and TTFT and TBT for the ranking."""
-    limited = {metric.removesuffix("_ms") for metric, _, _ in s.scenario.slo.limits()}
-    return tuple(m for m in METRICS if m in limited | {"ttft", "tbt"})
+def judged(s: Setup) -> dict[str, tuple[str, ...]]:
+    """Percentiles that every row of a table needs by metric: P99 of TTFT and TBT for the ranking, and all of a metric
+    that has a limit on one, for its goodput.
+    """
+    limited = {
+        metric: tuple(LEVELS) if any(level != "mean" for level in levels) else ()
+        for metric, levels in limits_s(s).items()
+    }
+    return {**limited, **{m: limited.get(m) or ("p99",) for m in ("ttft", "tbt")}}
 
 
 def limits_s(s: Setup) -> dict[str, dict[str, float]]:
@@ -222,7 +226,7 @@ def fewest_workers(s: Setup, loaded: Loaded, count: NDArray[np.int64], least: ND
     slope from the operating point of ``count``.
     """
     low, high = np.minimum(least, count), count.copy()
-    metrics = tuple(limits_s(s))
+    wanted = {m: tuple(level for level in levels if level != "mean") for m, levels in limits_s(s).items()}
     for _ in range(HALVINGS):
         open_rows = np.flatnonzero(low < high)
         if not open_rows.size:
@@ -230,10 +234,7 @@ def fewest_workers(s: Setup, loaded: Loaded, count: NDArray[np.int64], least: ND
         middle = (low[open_rows] + high[open_rows]) // 2
         rate, cv = rates(s, middle)
         few = loaded.take(open_rows)
-        pool = None
-        if few.prefill is not None:
-            pool = replace(few.prefill, arrival_cv=few.prefill.arrival_cv)
-        result = Loaded(few.worker.at_rate(rate, cv), pool).result(metrics)
+        result = Loaded(few.worker.at_rate(rate, cv)).result(wanted)
         good = meets(s, result)
         high[open_rows] = np.where(good, middle, high[open_rows])
         low[open_rows] = np.where(good, low[open_rows], middle + 1)

@@ -6,15 +6,15 @@ outputs, the place in the group of prompts that a request comes back with, and w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.closed_loop import LoopTimes
-from planner.serving.latency import METRICS, LoadResult, own_prompt_part, spread_of
+from planner.serving.latency import EVERYTHING, LoadResult, own_prompt_part, spread_of
 from planner.serving.open_loop import Flow, WorkerLoad, work_moments
-from planner.serving.quantiles import LEVELS, Part, waiting_part
+from planner.serving.quantiles import Part, waiting_part
 from planner.serving.queues import Wait
 
 Array = NDArray[np.float64]
@@ -24,8 +24,7 @@ def closed_percentiles(
     load: WorkerLoad,
     loop: LoopTimes,
     concurrency: Array,
-    levels: Sequence[str] = tuple(LEVELS),
-    metrics: Sequence[str] = METRICS,
+    wanted: Mapping[str, Sequence[str]] = EVERYTHING,
 ) -> LoadResult:
     """Latencies of a worker with ``concurrency`` requests in flight; ``load.rate_rps`` is not used.
 
@@ -79,4 +78,4 @@ def closed_percentiles(
     wait = waiting_part(waited + zero, np.ones(1), np.ones(1))
     prompt = own_prompt_part(open_like, f, second)
     rest = Part(prompt.mean + np.minimum(loop.ttft_s - load.request_s - own, 0.0), prompt.variance, prompt.quantile)
-    return spread_of(open_like, f, [wait, rest], [wait], levels, metrics, zero)
+    return spread_of(open_like, f, [wait, rest], [wait], wanted, zero)

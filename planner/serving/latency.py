@@ -7,7 +7,7 @@ the prompt. Each time is a sum of independent parts (:mod:`planner.serving.quant
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 METRICS = ("wait", "ttft", "tbt", "tpot", "e2e")
+EVERYTHING: Mapping[str, Sequence[str]] = {metric: tuple(LEVELS) for metric in METRICS}
+"""Every percentile of every metric."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,25 @@ class LoadResult:
     def peak_occupancy(self) -> Array:
         """Requests present that are exceeded rarely: four standard deviations above the mean."""
         return np.asarray(np.ceil(self.flow.occupancy + 4.0 * np.sqrt(self.flow.occupancy_variance)))
+
+    def updated(self, rows: NDArray[np.int64], part: LoadResult) -> LoadResult:
+        """With the candidates at positions ``rows`` replaced by those of ``part``."""
+
+        def put(whole: Array, values: Array) -> Array:
+            out = np.array(whole)
+            out[rows] = values
+            return out
+
+        found: dict[str, Any] = {
+            m: {name: put(v, getattr(part, m)[name]) for name, v in getattr(self, m).items()} for m in METRICS
+        }
+        found |= {name: put(getattr(self, name), getattr(part, name)) for name in ("rejection", "stable", "outside")}
+        mine, theirs = self.flow, part.flow
+        states: dict[str, Any] = {
+            f.name: put(getattr(mine, f.name), getattr(theirs, f.name)) for f in fields(Flow) if f.name != "backlog"
+        }
+        queue = Wait(*(put(getattr(mine.backlog, f.name), getattr(theirs.backlog, f.name)) for f in fields(Wait)))
+        return LoadResult(**found, flow=Flow(**states, backlog=queue))
 
     def get(self, metric: str, percentile: str) -> Array:
         """Seconds of a metric (:data:`METRICS`) at "mean" or a percentile."""
@@ -110,11 +131,10 @@ UTILISATION_RANGE = 0.9
 
 def percentiles(
     load: WorkerLoad,
-    levels: Sequence[str] = tuple(LEVELS),
-    metrics: Sequence[str] = METRICS,
+    wanted: Mapping[str, Sequence[str]] = EVERYTHING,
     prefill: PrefillPool | None = None,
 ) -> LoadResult:
-    """Latencies of a worker at its rate; only ``levels`` of ``metrics`` are computed beside the means.
+    """Latencies of a worker at its rate; only the ``wanted`` percentiles by metric are computed beside means.
 
     TTFT = wait until the scheduler looks + wait for room in the token budget + wait for a KV slot + prompts in the same
     steps + own prompt + fixed time. TBT = decode step at the occupancy that tokens see, plus, in the part f of gaps
@@ -132,7 +152,7 @@ def percentiles(
             first, until_first = _split_parts(load, f, prefill)
             f = replace(f, stable=f.stable & (prefill.utilisation < 1.0))
         rejection = _rejection(load, f)
-    return spread_of(load, f, first, until_first, levels, metrics, rejection)
+    return spread_of(load, f, first, until_first, wanted, rejection)
 
 
 def spread_of(
@@ -140,24 +160,23 @@ def spread_of(
     f: Flow,
     first: Sequence[Part],
     until_first: Sequence[Part],
-    levels: Sequence[str],
-    metrics: Sequence[str],
+    wanted: Mapping[str, Sequence[str]],
     rejection: Array,
 ) -> LoadResult:
     """Percentiles of a worker in steady state ``f`` whose TTFT and wait are the sums of these parts."""
-    names = ("mean", *levels)
+    names = {metric: ("mean", *levels) for metric, levels in wanted.items()}
     found: dict[str, dict[str, Array]] = {name: {} for name in METRICS}
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        if "wait" in metrics:
-            found["wait"] = _quantiles(until_first, names, 0.0, f.stable)
-        if "ttft" in metrics:
-            found["ttft"] = _quantiles(first, names, load.request_s, f.stable)
-        if "tpot" in metrics:
-            found["tpot"] = _quantiles(_tpot_parts(load, f), names, 0.0, f.stable)
-        if "e2e" in metrics:
-            found["e2e"] = _quantiles([*first, *_decode_parts(load, f)], names, load.request_s, f.stable)
-        if "tbt" in metrics:
-            found["tbt"] = _tbt(load, f, names)
+        if "wait" in names:
+            found["wait"] = _quantiles(until_first, names["wait"], 0.0, f.stable)
+        if "ttft" in names:
+            found["ttft"] = _quantiles(first, names["ttft"], load.request_s, f.stable)
+        if "tpot" in names:
+            found["tpot"] = _quantiles(_tpot_parts(load, f), names["tpot"], 0.0, f.stable)
+        if "e2e" in names:
+            found["e2e"] = _quantiles([*first, *_decode_parts(load, f)], names["e2e"], load.request_s, f.stable)
+        if "tbt" in names:
+            found["tbt"] = _tbt(load, f, names["tbt"])
     crowded = np.sqrt(f.occupancy_variance) > np.maximum(load.slots - f.occupancy, 1e-9)
     outside = ~f.stable | (f.utilisation > UTILISATION_RANGE) | ((f.occupancy_variance > 0.0) & crowded)
     return LoadResult(**found, rejection=rejection, stable=f.stable, outside=outside, flow=f)
