@@ -55,7 +55,7 @@ def traffic_bars(sent: tuple[Sent, ...]) -> go.Figure:
     figure.update_layout(barmode="stack", bargap=0.35)
     figure.update_xaxes(title_text=_("MiB sent by one GPU in a step"), rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
-    return finish(figure, FRAME_PX + ROW_PX * max(len(sent), 2))
+    return finish(figure, FRAME_PX + ROW_PX * len(sent))
 
 
 def traffic_heatmap(matrix: NDArray[np.float64], domain: int) -> go.Figure:

@@ -35,9 +35,9 @@ def show_operators(subject: Subject) -> None:
                 _("Measured on"): [c.from_accelerator for c in found],
                 _("Kernels of"): [engines().get(c.engine, c.engine) for c in found],
                 _("Points"): [c.points for c in found],
-                _("Median, %"): [100 * c.median_ape for c in found],
-                _("p90, %"): [100 * c.p90_ape for c in found],
-                _("Bias, %"): [100 * c.bias for c in found],
+                _("Median, %"): [_percent(c.median_ape) for c in found],
+                _("p90, %"): [_percent(c.p90_ape) for c in found],
+                _("Bias, %"): [_percent(c.bias) for c in found],
                 _("Stands in because"): [c.note for c in found],
             }
         ),
@@ -88,10 +88,10 @@ def show_memory(rows: list[RowPrediction]) -> None:
             {
                 _("Term"): [names[m] for m in metrics],
                 _("Starts"): [int(found[m]["points"]) for m in metrics],
-                _("Median, %"): [100 * found[m]["median_ape"] for m in metrics],
-                _("p90, %"): [100 * found[m]["p90_ape"] for m in metrics],
-                _("Bias, %"): [100 * found[m]["bias"] for m in metrics],
-                _("within 10 %, %"): [100 * found[m]["within_10pct"] for m in metrics],
+                _("Median, %"): [_percent(found[m]["median_ape"]) for m in metrics],
+                _("p90, %"): [_percent(found[m]["p90_ape"]) for m in metrics],
+                _("Bias, %"): [_percent(found[m]["bias"]) for m in metrics],
+                _("within 10 %, %"): [_percent(found[m]["within_10pct"]) for m in metrics],
             }
         ),
         hide_index=True,
@@ -101,3 +101,8 @@ def show_memory(rows: list[RowPrediction]) -> None:
         },
         alt=_("Errors of the memory budget by term"),
     )
+
+
+def _percent(fraction: float) -> float:
+    """Percent, without the dust that is left of an exact zero."""
+    return round(100 * fraction, 4)

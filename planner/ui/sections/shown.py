@@ -13,7 +13,7 @@ from planner.ui.numbers import dollars
 from planner.ui.sections.headline import binding_limit
 from planner.ui.subject import Subject, subject_of
 from planner.ui.text import plain
-from planner.ui.words import layout_help, node_label, serving_help, short_deployment
+from planner.ui.words import layout_help, layout_label, node_label, serving_help, short_deployment
 
 LISTED = 30
 
@@ -34,7 +34,7 @@ def shown() -> Subject | None:
         st.error(binding_limit(found.plan), icon=":material/block:")
         st.caption(
             _("Shown is the nearest miss: {what}. Its numbers are as they are, over the limit where they are.").format(
-                what=plain(f"{short_deployment(subject.candidate)}, {node_label(subject.candidate.node)}")
+                what=plain(f"{layout_label(subject.candidate.layout)}, {node_label(subject.candidate.node)}")
             )
         )
     return subject
