@@ -16,6 +16,7 @@ Array = NDArray[np.float64]
 
 LEVELS = {"low80": 0.1, "low50": 0.25, "high50": 0.75, "high80": 0.9}
 """Quantiles of log(measured / predicted) that bound the central 80 % and 50 %."""
+NORMAL_SCORE_50 = 0.6745
 NORMAL_SCORE_80 = 1.2816
 """Upper end of a standard normal's central 80 %: what a spread of residuals is compared with."""
 
@@ -51,7 +52,7 @@ def intervals(
     middle = np.array([classes[n][metric]["q50"] for n in names] or [0.0])[which]
     for level, quantile in LEVELS.items():
         edge = np.array([classes[n][metric][f"q{round(100 * quantile)}"] for n in names] or [0.0])[which]
-        narrow = 1.0 if level.endswith("80") else 0.6745 / NORMAL_SCORE_80
+        narrow = 1.0 if level.endswith("80") else NORMAL_SCORE_50 / NORMAL_SCORE_80
         width = np.hypot(edge - middle, narrow * extra)
         bounds[level] = values * np.exp(middle + np.copysign(width, edge - middle))
     return Interval(bounds["low80"], bounds["high80"], bounds["low50"], bounds["high50"])

@@ -7,7 +7,7 @@ generation, assumed ones in ``assumed.yaml`` with their reasons.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,22 @@ class StepCoefficients:
         """Factor on operator times of a family (with weights in ``number_format``) in a step of this kind."""
         fitted = self.prefill_factors if has_prefill else self.decode_factors
         return fitted[column_of(family, number_format)]
+
+    def slowed(self, decode: float, prefill: float) -> StepCoefficients:
+        """The same with steps ``decode`` and ``prefill`` times as long: what one deployment's own runs showed."""
+        return replace(
+            self,
+            host_step_s=self.host_step_s * decode,
+            host_seq_s=self.host_seq_s * decode,
+            layer_overhead_s=self.layer_overhead_s * decode,
+            moe_layer_overhead_s=self.moe_layer_overhead_s * decode,
+            decode_factors=tuple(f * decode for f in self.decode_factors),
+            host_prefill_step_s=self.host_prefill_step_s * prefill,
+            launch_layer_s=self.launch_layer_s * prefill,
+            launch_moe_layer_s=self.launch_moe_layer_s * prefill,
+            request_s=self.request_s * prefill,
+            prefill_factors=tuple(f * prefill for f in self.prefill_factors),
+        )
 
 
 def step_coefficients(engine: str, generation: str, directory: Path | None = None) -> StepCoefficients:

@@ -176,8 +176,11 @@ def _interval(
 ) -> dict[str, Interval]:
     """Intervals of mean times; a rate's interval moves cost and energy the other way round."""
     o = d.outcome
+    # the first token comes from the pool that prefills, the others and the rate from the one that decodes
+    decode = d.decode.hardware.own_runs
+    own = {"ttft": (d.prefill or d.decode).hardware.own_runs, "tpot": decode}
     found = {
-        metric: interval_of(kind, name, mean, spread)
+        metric: interval_of(kind, name, mean, spread, own[name])
         for metric, name in (("ttft_ms", "ttft"), ("tpot_ms", "tpot"), ("tbt_ms", "tpot"))
         if (mean := latency[metric].mean) is not None
     }
@@ -187,9 +190,10 @@ def _interval(
             "throughput",
             float(o.throughput_rps[i]) * float(s.traffic.output_tokens) / float(d.gpus[i]),
             spread,
+            decode,
         ),
     }
-    ratio = interval_of(kind, "throughput", 1.0, spread)
+    ratio = interval_of(kind, "throughput", 1.0, spread, decode)
     for name, value in (("usd_per_mtok", o.usd_per_mtok_output[i]), ("joules_per_token", o.joules_per_token[i])):
         if np.isfinite(value):
             found[name] = inverse(ratio, float(value))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from planner.evidence.e2e_keys import distance, shipped_evidence
-from planner.evidence.intervals import intervals
+from planner.evidence.intervals import NORMAL_SCORE_50, NORMAL_SCORE_80, intervals
+from planner.evidence.profile_overlay import Adjustment
 from planner.evidence.run_terms import architecture_name
 from planner.layout.layouts import Layouts
 from planner.search.plan_schema import Evidence, Interval, Mark
@@ -69,8 +70,22 @@ def extra_spread(hardware: Sequence[Hardware]) -> float:
     return float(np.median(marked)) if marked else 0.0
 
 
-def interval_of(kind: str, metric: str, value: float, spread: float) -> Interval:
-    """Interval of ``value`` (metric tpot, ttft or throughput) at distance class ``kind``."""
+def interval_of(
+    kind: str, metric: str, value: float, spread: float, own: Mapping[str, Adjustment] | None = None
+) -> Interval:
+    """Interval of ``value`` (metric tpot, ttft or throughput) at distance class ``kind``.
+
+    Where the user's ``own`` runs of this deployment speak of the metric, theirs in place of the class's.
+    """
+    if own and metric in own:
+        sigma = own[metric].log_spread
+        wide, narrow = np.exp(NORMAL_SCORE_80 * sigma), np.exp(NORMAL_SCORE_50 * sigma)
+        return Interval(
+            low80=float(value / wide),
+            high80=float(value * wide),
+            low50=float(value / narrow),
+            high50=float(value * narrow),
+        )
     found = intervals(kind, metric, value, spread)
     return Interval(
         low80=float(found.low80), high80=float(found.high80), low50=float(found.low50), high50=float(found.high50)
@@ -102,8 +117,13 @@ def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str, *, outside:
                 marks[text] = Mark(subject="memory_gib", text=text)
     if outside:
         marks["load"] = Mark(subject="percentiles under load", text=f"outside the closed forms' range: {OUTSIDE}")
+    extrapolated = bool(marks) or kind in ("new_gpu", "new_engine")
+    for hw in hardware:
+        for metric, own in hw.own_runs.items():
+            text = f"{own.runs} of your own runs: times {np.exp(own.log_shift):.3g}, interval from their scatter"
+            marks[f"own {hw.id} {metric}"] = Mark(subject=metric, text=text)
     return Evidence(
-        extrapolated=bool(marks) or kind in ("new_gpu", "new_engine"),
+        extrapolated=extrapolated,
         distance=DISTANCE_WORDS[kind],
         marks=tuple(_unique(marks.values())),
     )

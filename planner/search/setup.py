@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from planner.catalog.model_spec import ModelSpec
 from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
 from planner.economics.cost import GpuPrice, gpu_price
 from planner.economics.energy import NodePower, node_power, power_model
+from planner.evidence.profile_overlay import METRICS, Adjustment, profile_adjustment, read_overlays
 from planner.hardware.curves import Curve, CurveSet, curves
 from planner.hardware.device import Device, device
 from planner.hardware.fabric import fabric
@@ -46,6 +48,8 @@ class Hardware:
     power: NodePower
     token_budget: int
     """The engine's default tokens per step on this accelerator."""
+    own_runs: Mapping[str, Adjustment]
+    """By metric (tpot, ttft, throughput): what the user's own runs of this deployment say, from their catalogue."""
 
     @property
     def id(self) -> str:
@@ -159,11 +163,15 @@ def _hardware(s: Setup, choice: NodeChoice) -> Hardware:
     skew = options.expert_skew if options.expert_skew is not None else default_expert_skew()
     engine = s.scenario.engine.name
     used: CurveSet = curves(here, engine)
+    own = _own_runs(s, accelerator.id)
+    coefficients = step_coefficients(engine, accelerator.arch)
+    if own:
+        coefficients = coefficients.slowed(_factor(own, "tpot"), _factor(own, "ttft"))
     ctx = StepContext(
         program=program(s.spec),
         precision=s.precision,
         curves=used,
-        coefficients=step_coefficients(engine, accelerator.arch),
+        coefficients=coefficients,
         domain=shape.tp_domain,
         expert_skew=skew,
         cuda_graphs=options.cuda_graphs is not False,
@@ -178,4 +186,17 @@ def _hardware(s: Setup, choice: NodeChoice) -> Hardware:
         price=gpu_price(s.scenario.economics.usd_per_gpu_hour, node.id, accelerator.id, s.catalog.prices()),
         power=node_power(node, accelerator, power_model()),
         token_budget=s.scheduler.default_token_budget(here.mem_bytes),
+        own_runs=own,
     )
+
+
+def _own_runs(s: Setup, accelerator: str) -> dict[str, Adjustment]:
+    overlays = read_overlays(s.catalog.user_dir)
+    name, engine = s.spec.hf_id or s.spec.id, s.scenario.engine.name
+    found = {m: profile_adjustment(overlays, name, accelerator, engine, m) for m in METRICS} if overlays else {}
+    return {metric: adjustment for metric, adjustment in found.items() if adjustment is not None}
+
+
+def _factor(own: Mapping[str, Adjustment], metric: str) -> float:
+    """Measured over predicted time of a metric, as the user's own runs show it."""
+    return float(np.exp(own[metric].log_shift)) if metric in own else 1.0
