@@ -50,7 +50,7 @@ def read_table(directory: Path, name: str) -> Table:
     """``measured/ops/<name>.csv.gz`` under ``directory``; raises :class:`InputError` where it is missing."""
     path = directory / "ops" / f"{name}.csv.gz"
     if not path.exists():
-        raise InputError("operator table", str(path), "the file is missing")
+        raise InputError(f"operator table {path.name}", str(path.parent), "a folder that holds it")
     with gzip.open(path, "rt", encoding="utf-8", newline="") as f:
         reader = csv.reader(f)
         header = next(reader)
