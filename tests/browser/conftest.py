@@ -110,15 +110,17 @@ def contexts(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
 
 @pytest.fixture
 def visit(contexts: Callable[..., BrowserContext], address: str) -> Iterator[Callable[..., Page]]:
-    """Opens the app in a fresh session and waits for the answer."""
+    """Opens the app, or the page ``at`` of it, in a fresh session and waits for the answer."""
     pages = []
 
-    def go(width: int = 1440, height: int = 1000, scheme: str = "light") -> Page:
+    def go(width: int = 1440, height: int = 1000, scheme: str = "light", at: str = "") -> Page:
         page = contexts(width, height, scheme).new_page()
         pages.append(page)
         page.set_default_timeout(ANSWERED_WITHIN_MS)
-        page.goto(address)
-        page.get_by_test_id("stMetric").first.wait_for()
+        page.goto(at if at.startswith("http") else f"{address}{at}")
+        page.get_by_test_id("stMain").get_by_role("heading").first.wait_for()
+        if not at:
+            page.get_by_test_id("stMetric").first.wait_for()
         settled(page)
         return page
 

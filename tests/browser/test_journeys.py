@@ -1,0 +1,159 @@
+"""Journeys over several pages: a link, another language, a model of one's own, a slip, a phone."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from planner.scenario.load import load_scenario
+from planner.ui import gallery, links
+from tests.browser.app_page import answer, figures, limit, set_limit, settled
+from tests.ui.sample_config import CONFIG
+
+pytestmark = pytest.mark.browser
+CHINESE = re.compile(r"[一-鿿]")
+SMALL = "s=" + links.pack(links.Linked(gallery.example("deepseek-r1-h200").scenario))
+"""The address's parameter of an example that is planned in a moment."""
+
+
+def start_from(page, name):
+    """Picks an example of the gallery."""
+    box = page.get_by_test_id("stSidebar").get_by_role("combobox").first
+    box.click()
+    page.get_by_role("option", name=name).click()
+    settled(page)
+
+
+def answered(page):
+    """Waits for the plan page with its answer in full."""
+    page.get_by_text(re.compile("Planner 0|规划器 0")).wait_for()
+    settled(page)
+
+
+def turn_to(page, name):
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name=name).click()
+    settled(page)
+
+
+def link_of(page) -> str:
+    page.get_by_test_id("stSidebar").get_by_role("button", name="Link").click()
+    code = page.get_by_test_id("stPopoverBody").get_by_test_id("stCode")
+    code.wait_for()
+    address = code.inner_text().strip()
+    page.keyboard.press("Escape")
+    return address
+
+
+def test_a_link_opens_the_same_plan_in_another_language(visit, tmp_path):
+    page = visit(at=f"?{SMALL}")
+    start_from(page, "gpt-oss-120b")
+    set_limit(page, "TPOT", "45")
+    page.get_by_text("limit 45.0 ms").first.wait_for()
+    answered(page)
+    shown = (answer(page), figures(page))
+    address = link_of(page)
+    assert len(address) < 2000
+
+    again = visit(at=address)
+    answered(again)
+    assert again.get_by_text("limit 45.0 ms").first.is_visible()
+    assert (answer(again), figures(again)) == shown
+
+    again.get_by_test_id("stSidebar").get_by_role("radio", name="简体中文").click()
+    again.get_by_role("heading", name="容量规划").wait_for()
+    answered(again)
+    assert figures(again) == shown[1]
+    assert "lang=zh" in again.url
+    assert CHINESE.search(answer(again))
+    assert limit(again, "TPOT").input_value() == "45"
+    turn_to(again, "目录")
+    assert "lang=zh" in again.url
+    assert "s=" in again.url
+    again.reload()
+    again.get_by_role("heading", name="对硬件和模型了解多少？").wait_for()
+    turn_to(again, "方案")
+    answered(again)
+    assert figures(again) == shown[1]
+
+    with again.expect_download() as got:
+        again.get_by_role("button", name="保存场景（YAML）").click()
+    file = tmp_path / "scenario.yaml"
+    got.value.save_as(file)
+    assert load_scenario(file).slo.tpot_ms.mean == 45.0
+
+
+def test_a_broken_link_is_a_sentence(visit):
+    page = visit(at="catalogue?s=1.AAAA")
+    page.get_by_text("it is cut off or damaged").wait_for()
+    assert page.get_by_text("h800-sxm").first.is_visible()
+    assert page.get_by_text("Traceback").count() == 0
+
+
+def test_a_pasted_config_becomes_the_model(visit):
+    page = visit(at=f"catalogue?{SMALL}")
+    box = page.get_by_test_id("stMain").get_by_role("textbox", name="config.json")
+    box.fill('{"model_type": "nonesuch"}')
+    box.press("Control+Enter")
+    page.get_by_text("Understood model types").wait_for()
+    box.fill(json.dumps(CONFIG))
+    box.press("Control+Enter")
+    page.get_by_text("8.03 billion").first.wait_for()
+    page.get_by_role("button", name="Use this model in the scenario").click()
+    settled(page)
+    turn_to(page, "Plan")
+    page.get_by_test_id("stMetric").first.wait_for()
+    assert page.get_by_text("llama ·").first.is_visible()
+
+
+def test_a_slip_is_named_and_mended_by_a_button(visit):
+    page = visit(at=f"?{SMALL}")
+    set_limit(page, "TPOT", "4")
+    page.get_by_role("heading", name="Nothing serves this as asked").wait_for()
+    for _ in range(3):
+        offer = page.get_by_role("button", name=re.compile("^Try: TPOT limit|Try: up to .* DGX H200")).first
+        offer.click()
+        settled(page)
+        if figures(page):
+            break
+    assert figures(page)
+
+    box = page.get_by_test_id("stSidebar").get_by_role("spinbutton", name="95 % are below").first
+    box.fill("900000")
+    box.press("Enter")
+    page.get_by_role("heading", name="This cannot be planned yet").wait_for()
+    assert page.get_by_text(re.compile("p95.tokens")).first.is_visible()
+    assert page.get_by_text("Traceback").count() == 0
+
+
+def test_what_if_is_answered_and_taken_over(visit):
+    page = visit(at=f"compare?{SMALL}")
+    page.locator(".js-plotly-plot").first.wait_for()
+    assert page.get_by_text("Two plans side by side").is_visible()
+    values = page.get_by_role("textbox", name="Values to try")
+    values.fill("20, 60")
+    values.press("Enter")
+    settled(page)
+    table = page.get_by_test_id("stDataFrame").first
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 17, box["y"] + 36 + 35 * 1.5)
+    page.get_by_role("button", name="Put 60 into the scenario").click()
+    settled(page)
+    assert limit(page, "TPOT").input_value() == "60"
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("name", ["compare", "catalogue"])
+def test_a_phone_needs_no_sideways_scrolling(visit, name, lang):
+    page = visit(400, 860, at=f"{name}?{SMALL}&lang={lang}")
+    assert bool(CHINESE.search(page.get_by_test_id("stMain").get_by_role("heading").first.inner_text())) == (
+        lang == "zh"
+    )
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(
+        "[...document.querySelectorAll('[data-testid=stMain] .js-plotly-plot, [data-testid=stMain] input')]"
+        ".every(e => e.getBoundingClientRect().right <= window.innerWidth)"
+    )
+    assert page.get_by_test_id("stException").count() == 0
