@@ -70,6 +70,7 @@ def plan_from_text(text: str, where: str) -> Plan:
             data.get("schema"),
             _("a plan is needed: its first line is schema: {version}").format(version=PLAN_VERSION),
         )
+    scenario_from_mapping(check_mapping(data.get("scenario"), f"{where}: scenario"), where)
     return validate(Plan, data, where)
 
 

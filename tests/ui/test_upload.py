@@ -80,3 +80,12 @@ def test_a_pasted_config_becomes_a_model():
 def test_a_bad_config_says_what_is_wrong(text, says):
     with pytest.raises(InputError, match=says):
         upload.spec_from_config(text, "")
+
+
+def test_a_plan_is_read_and_opens_no_file(plan):
+    assert upload.plan_from_text(plan.to_yaml(), "the file") == plan
+    text = plan.to_yaml().replace("model: deepseek-v3\n", "model: /etc/passwd.yaml\n", 1)
+    with pytest.raises(InputError, match="opens no files"):
+        upload.plan_from_text(text, "the file")
+    with pytest.raises(InputError, match="a plan is needed"):
+        upload.plan_from_text(plan.scenario.to_yaml(), "the file")
