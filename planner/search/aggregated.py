@@ -21,6 +21,7 @@ from planner.search.loaded import (
     fewest_workers,
     judged,
     meets,
+    rates,
     slopes,
     stage_of,
     worker_load,
@@ -31,6 +32,7 @@ from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult, joined
+from planner.serving.rows import put
 from planner.serving.worker import Scheduling, aggregated_worker
 
 Array = NDArray[np.float64]
@@ -189,6 +191,10 @@ class Held:
     def take(self, rows: IntArray) -> Held:
         return Held(self.total[rows], self.capacity[rows], self.fits[rows])
 
+    def updated(self, rows: IntArray, part: Held) -> Held:
+        """With those at positions ``rows`` replaced."""
+        return Held(*(put(getattr(self, f.name), rows, getattr(part, f.name)) for f in fields(self)))
+
 
 def held_by(budget: MemoryBudget) -> Held:
     return Held(budget.total, budget.capacity, budget.fits)
@@ -244,15 +250,9 @@ def aggregated_deployments(
         if concurrency is None:
             loaded = Loaded(worker_load(s, w, stage, slope))
             result = under_load(s, loaded)
+            w, held, loaded, result = _settled(s, w, held, slope, loaded, result)
         else:
             w, loaded, result = _at_most(s, w, stage, slope)
-        fewer = np.flatnonzero(meets(s, result) & (w.count > 1))
-        if fewer.size and concurrency is None:
-            count = _reduced(s, w, loaded, fewer)
-            fewer = np.flatnonzero(count != w.count)
-            w = replace(w, count=count)
-            loaded = Loaded(worker_load(s, w, stage, slope))
-            result = result.updated(fewer, under_load(s, loaded.take(fewer))) if fewer.size else result
         w = replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
     else:
         loaded = Loaded(worker_load(s, w, stage, slope), loop=loop, concurrency=w.concurrency)
@@ -287,7 +287,7 @@ def _repeated(w: Workers, stride: int) -> NDArray[np.bool_]:
     return there & (w.concurrency[at] < w.concurrency)
 
 
-SLACK = 0.02
+SLACK = 0.1
 """Relative excess of a mean occupancy over the one asked for that still counts as equal: a plan carries steps along
 their slope from a point nearby."""
 
@@ -308,12 +308,31 @@ def _at_most(s: Setup, w: Workers, stage: Stage, slope: Array) -> tuple[Workers,
         w = replace(w, count=w.count + over)
 
 
-def _reduced(s: Setup, w: Workers, loaded: Loaded, rows: IntArray) -> IntArray:
-    """Worker counts with those of ``rows``, which meet every limit, brought down as far as they still do.
+def _settled(
+    s: Setup, w: Workers, held: Held, slope: Array, loaded: Loaded, result: LoadResult
+) -> tuple[Workers, Held, Loaded, LoadResult]:
+    """Deployments that meet every limit brought down to as few workers as still do, with steps at their own occupancy.
 
-    The next larger operating point bounds them from below; it is a row of its own.
+    Counts are found along the slope of the step times; the steps are then evaluated again at the occupancy that comes
+    out. Where a limit breaks after all, the larger count stays, settled in the same way.
     """
-    count = w.count.copy()
-    least = np.maximum(count[rows] // 2, 1)
-    count[rows] = fewest_workers(s, loaded.take(rows), count[rows], least)
-    return count
+    rows = np.flatnonzero(meets(s, result))
+    if not rows.size:
+        return w, held, loaded, result
+    original, fewer = w.count, w.count.copy()
+    fewer[rows] = fewest_workers(s, loaded.take(rows), w.count[rows], np.maximum(w.count[rows] // 2, 1))
+    for count in (fewer, original):
+        few = replace(w.take(rows), count=count[rows])
+        rate, cv = rates(s, few.count)
+        part = loaded.take(rows)
+        occupancy = Loaded(part.worker.at_rate(rate, cv)).result({}).flow.occupancy
+        few = replace(few, concurrency=np.where(np.isfinite(occupancy), occupancy, few.concurrency))
+        _, budget, stage = evaluate(s, few)
+        here = Loaded(worker_load(s, few, stage, slope[rows]))
+        found = under_load(s, here)
+        w, held = w.updated(rows, few), held.updated(rows, budget)
+        loaded, result = loaded.updated(rows, here), result.updated(rows, found)
+        rows = rows[~meets(s, found) & (few.count < original[rows])]
+        if not rows.size:
+            break
+    return w, held, loaded, result

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from planner.serving.latency import EVERYTHING, LoadResult, PrefillPool, percent
 from planner.serving.open_loop import WorkerLoad
 from planner.serving.quantiles import LEVELS
 from planner.serving.queues import worker_cv
+from planner.serving.rows import put
 from planner.serving.worker import WorkerSteps, WorkerTimes, decode_work
 from planner.units import MILLISECOND
 
@@ -111,6 +113,17 @@ class Loaded:
             None if loop is None else LoopTimes(*(_row(getattr(loop, f.name), rows) for f in fields(loop))),
             None if self.concurrency is None else self.concurrency[rows],
         )
+
+    def updated(self, rows: IntArray, part: Loaded) -> Loaded:
+        """With the candidates at positions ``rows`` replaced; aggregated workers at an offered rate."""
+        n = int(np.broadcast(self.worker.decode_step_s, self.worker.rate_rps).size)
+        mine, theirs = self.worker, part.worker
+        columns: dict[str, Any] = {}
+        for f in fields(WorkerLoad):
+            value, other = getattr(mine, f.name), getattr(theirs, f.name)
+            if isinstance(value, np.ndarray) and (value.ndim or other.ndim):
+                columns[f.name] = put(np.broadcast_to(value, n), rows, other)
+        return Loaded(replace(mine, **columns))
 
     def result(self, wanted: Mapping[str, Sequence[str]] = EVERYTHING) -> LoadResult:
         """Means, and the ``wanted`` percentiles by metric."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from planner.layout.layouts import Layouts
 from planner.search.rejections import Rejections
 from planner.search.setup import Hardware
+from planner.serving.rows import put
 
 if TYPE_CHECKING:
     from planner.search.loaded import Loaded
@@ -62,6 +63,14 @@ class Workers:
             self.two_batch[rows],
             self.deepep[rows],
             self.count[rows],
+        )
+
+    def updated(self, rows: IntArray, part: Workers) -> Workers:
+        """With concurrency and count of the workers at positions ``rows`` replaced."""
+        return replace(
+            self,
+            concurrency=put(self.concurrency, rows, part.concurrency),
+            count=put(self.count, rows, part.count),
         )
 
     def describe(self, i: int) -> str:

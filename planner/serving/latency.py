@@ -29,6 +29,7 @@ from planner.serving.quantiles import (
     waiting_part,
 )
 from planner.serving.queues import Wait, erlang_c, fano, peaked_blocking, queue_wait
+from planner.serving.rows import put
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -67,20 +68,19 @@ class LoadResult:
     def updated(self, rows: NDArray[np.int64], part: LoadResult) -> LoadResult:
         """With the candidates at positions ``rows`` replaced by those of ``part``."""
 
-        def put(whole: Array, values: Array) -> Array:
-            out = np.array(whole)
-            out[rows] = values
-            return out
-
         found: dict[str, Any] = {
-            m: {name: put(v, getattr(part, m)[name]) for name, v in getattr(self, m).items()} for m in METRICS
+            m: {name: put(v, rows, getattr(part, m)[name]) for name, v in getattr(self, m).items()} for m in METRICS
         }
-        found |= {name: put(getattr(self, name), getattr(part, name)) for name in ("rejection", "stable", "outside")}
+        found |= {
+            name: put(getattr(self, name), rows, getattr(part, name)) for name in ("rejection", "stable", "outside")
+        }
         mine, theirs = self.flow, part.flow
         states: dict[str, Any] = {
-            f.name: put(getattr(mine, f.name), getattr(theirs, f.name)) for f in fields(Flow) if f.name != "backlog"
+            f.name: put(getattr(mine, f.name), rows, getattr(theirs, f.name))
+            for f in fields(Flow)
+            if f.name != "backlog"
         }
-        queue = Wait(*(put(getattr(mine.backlog, f.name), getattr(theirs.backlog, f.name)) for f in fields(Wait)))
+        queue = Wait(*(put(getattr(mine.backlog, f.name), rows, getattr(theirs.backlog, f.name)) for f in fields(Wait)))
         return LoadResult(**found, flow=Flow(**states, backlog=queue))
 
     def get(self, metric: str, percentile: str) -> Array:
