@@ -103,9 +103,11 @@ def gamma_part(mean: Array, variance: Array) -> Part:
 def gamma_quantile(mean: Array, variance: Array, z: ArrayLike) -> Array:
     """Quantile of a gamma law at the standard normal quantile ``z``: m (1 - v / 9 + z sqrt(v / 9))^3, v = var / m^2.
 
-    Wilson and Hilferty (1931); within 2 % at P50 to P99 for v up to 1.
+    Wilson and Hilferty (1931); within 2 % at P50 to P99 for v up to 1; 0 where the mean is 0.
     """
-    ninth = variance / (9.0 * np.square(np.maximum(mean, 1e-300)))
+    # the floor keeps its square above zero: a part of mean 0 is 0 at every quantile
+    ninth = variance / (9.0 * np.square(np.maximum(mean, 1e-150)))
+    ninth = np.where(mean > 0, ninth, 0.0)
     root = np.maximum(1.0 - ninth + np.asarray(z) * np.sqrt(ninth), 0.0)
     return np.asarray(mean * root * root * root)
 
