@@ -1,4 +1,4 @@
-"""Speed and memory of the search: ``python benchmarks/search.py`` prints four numbers, one to a line.
+"""Speed and memory of the search: ``python benchmarks/search.py`` prints five numbers, one to a line.
 
 * ``points_per_s``: (layout x operating point) estimates per second, each with its memory budget, both step breakdowns
   and the closed loop; DeepSeek-V3 on H200 nodes, two threads.
@@ -6,6 +6,7 @@
   aggregated and disaggregated, for an offered rate under an SLO; modules and catalogue already loaded.
 * ``peak_mib``: most resident memory of the process that evaluated the points.
 * ``import_s``: ``import planner`` in a fresh process, the fastest of five.
+* ``loaded_points_per_s``: the same points with the occupancy and the percentiles of an offered rate on top.
 
 ``--points N`` evaluates fewer points and plans once. Each measurement runs in a process of its own.
 """
@@ -24,6 +25,7 @@ from statistics import median
 from typing import Any
 
 POINTS = 1_000_000
+DIGITS = {"points_per_s": 0, "plan_s": 3, "peak_mib": 0, "import_s": 3, "loaded_points_per_s": 0}
 MAX_GPUS = 64
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -54,8 +56,8 @@ def scenario(nodes: list[str], concurrency: list[int] | None = None) -> Any:
     )
 
 
-def measure_points(wanted: int) -> dict[str, float]:
-    """Evaluates ``wanted`` points in one piece, as a plan does."""
+def measure_points(wanted: int, under_rate: bool) -> dict[str, float]:
+    """Evaluates ``wanted`` points in one piece, as a plan does; with the percentiles of an offered rate if asked."""
     import numpy as np
 
     from planner.catalog import catalog
@@ -73,11 +75,15 @@ def measure_points(wanted: int) -> dict[str, float]:
     evaluate(s, workers.take(np.arange(min(1000, wanted))))  # curves and coefficients, read once
     start = time.perf_counter()
     loop, _, stage = evaluate(s, workers)
-    slope = slopes(s, workers, stage.decode_s, 1)
-    result = under_load(s, Loaded(worker_load(s, sized(workers, s.rate_rps or 1.0, loop), stage, slope)))
+    if under_rate:
+        slope = slopes(s, workers, stage.decode_s, 1)
+        result = under_load(s, Loaded(worker_load(s, sized(workers, s.rate_rps or 1.0, loop), stage, slope)))
+        assert result.stable.size == wanted
     seconds = time.perf_counter() - start
     assert np.isfinite(loop.tpot_s).all()
-    assert loop.tpot_s.size == result.stable.size == wanted
+    assert loop.tpot_s.size == wanted
+    if under_rate:
+        return {"loaded_points_per_s": wanted / seconds}
     return {"points_per_s": wanted / seconds, "peak_mib": _peak_mib()}
 
 
@@ -123,14 +129,17 @@ def _in_own_process(part: str, points: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=POINTS)
-    parser.add_argument("--part", choices=("points", "plan"))
+    parser.add_argument("--part", choices=("points", "plan", "loaded"))
     given = parser.parse_args()
     if given.part:
         plans = 5 if given.points >= POINTS else 1
-        print(json.dumps(measure_points(given.points) if given.part == "points" else measure_plan(plans)))
+        found = measure_plan(plans) if given.part == "plan" else measure_points(given.points, given.part == "loaded")
+        print(json.dumps(found))
         return
-    found = _in_own_process("points", given.points) | _in_own_process("plan", given.points) | measure_import()
-    for name, digits in (("points_per_s", 0), ("plan_s", 3), ("peak_mib", 0), ("import_s", 3)):
+    found = measure_import()
+    for part in ("points", "plan", "loaded"):
+        found |= _in_own_process(part, given.points)
+    for name, digits in DIGITS.items():
         print(f"{name}={found[name]:.{digits}f}")
 
 

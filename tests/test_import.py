@@ -33,11 +33,11 @@ def test_importing_is_fast() -> None:
     assert min(found) < MOST_S
 
 
-def test_the_benchmark_prints_its_four_numbers() -> None:
+def test_the_benchmark_prints_its_numbers() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "search.py"), "--points", "50000"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     values = dict(line.split("=") for line in done.stdout.split())
-    assert list(values) == ["points_per_s", "plan_s", "peak_mib", "import_s"]
+    assert list(values) == ["points_per_s", "plan_s", "peak_mib", "import_s", "loaded_points_per_s"]
     assert float(values["points_per_s"]) > 100_000  # a tenth of the target: the machine may be busy
     assert float(values["peak_mib"]) < 1024
-    assert float(values["plan_s"]) < 30
+    assert float(values["plan_s"]) < 120
