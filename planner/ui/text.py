@@ -54,5 +54,5 @@ def sentence(text: str) -> str:
 
 
 def lowered(text: str) -> str:
-    """``text`` with a small first letter, to stand inside a sentence."""
-    return text[:1].lower() + text[1:]
+    """``text`` with a small first letter, to stand inside a sentence; abbreviations stay."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

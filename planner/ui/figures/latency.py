@@ -87,7 +87,7 @@ def _limit(figure: go.Figure, percentile: str, limit: float) -> None:
         y=[nines(0.4), nines(0.993)] if at is None else [at, nines(0.993)],
         mode="lines",
         line={"color": palette.LIMIT, "width": 2, "dash": "dash"},
-        name=_("limit {limit} ({percentile})").format(limit=duration(limit), percentile=label(percentile)),
+        name=_("limit {limit} ({percentile})").format(limit=duration(limit), percentile=label(percentiles()[percentile])),
         hoverinfo="skip",
     )
     if at is not None:
@@ -167,7 +167,7 @@ def _two_rows(curve: Curve, limits: Sequence[tuple[str, str, float]], names: lis
                 figure.add_hline(
                     y=limit,
                     line={"color": palette.LIMIT, "width": 1.5, "dash": "dash"},
-                    annotation_text=_("limit ({percentile})").format(percentile=label(percentile)),
+                    annotation_text=_("limit ({percentile})").format(percentile=label(percentiles()[percentile])),
                     annotation_font={"color": palette.LIMIT, "size": 11},
                     annotation_position="top left",
                     row=row,
