@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,9 @@ from planner.cli.output import console, log, print_json, table, write_bytes, wri
 from planner.errors import InputError
 from planner.evidence.intervals import NORMAL_SCORE_80
 from planner.search.headline import sig3
+
+if TYPE_CHECKING:
+    from planner.catalog import Catalog
 
 app = typer.Typer(help="Fit coefficients from measured profiles.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -72,18 +75,30 @@ def memory_command(
 def e2e_command(
     measured: MeasuredArgument = MEASURED,
     out: OutFolderOption = None,
+    cross_validate: Annotated[
+        bool,
+        typer.Option("--cross-validate", help="Also predict every run by a fit without it, and fit the intervals."),
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Markdown page to write the cross-validation to.")
+    ] = None,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Fit the engines' coefficients from MEASURED/e2e_runs.csv and print their residuals in sample."""
+    """Fit the engines' coefficients from MEASURED/e2e_runs.csv and print their residuals."""
     from planner.catalog import catalog as open_catalog
     from planner.evidence.e2e_calibrate import calibrate_e2e
 
     _holding(measured, "e2e_runs.csv")
+    if report is not None and not cross_validate:
+        raise InputError("--report", str(report), "together with --cross-validate, whose results it holds")
+    held_out: dict[str, Any] = {}
     with _staged(out) as folder:
         document = calibrate_e2e(measured, folder, open_catalog(catalog))
+        if cross_validate:
+            held_out = _cross_validation(measured, folder, report, document, open_catalog(catalog))
     if as_json:
-        print_json({"kind": "e2e", **document})
+        print_json({"kind": "e2e", **document, **({"cross_validation": held_out} if held_out else {})})
         return 0
     groups = {"all engines": document["pooled"]["pooled"]}
     for engine, found in document["engines"].items():
@@ -96,7 +111,34 @@ def e2e_command(
     ]
     columns = ("coefficients of", "runs", *(metric.replace("_", " ") for metric in metrics))
     console().print(table("End-to-end fit: residuals in sample", columns, rows))
+    if held_out:
+        rows = [
+            (name, *(_percent(e[metric][figure]) for metric in ("tpot", "ttft") for figure in _FIGURES))
+            for name, e in held_out.items()
+        ]
+        columns = ("left out", *(f"{metric} {figure}" for metric in ("tpot", "ttft") for figure in _FIGURES))
+        console().print(table("Cross-validation: residuals of runs held out of the fit", columns, rows))
     return 0
+
+
+_FIGURES = ("median_ape", "p90_ape", "bias")
+
+
+def _cross_validation(
+    measured: Path, folder: Path, report: Path | None, document: dict[str, Any], known: Catalog
+) -> dict[str, Any]:
+    """Errors by scheme; writes intervals.yaml into ``folder`` and the page ``report`` if there is one."""
+    from planner.evidence.e2e_crossval import cross_validate, errors, write_intervals
+    from planner.evidence.e2e_report import accuracy_markdown
+    from planner.evidence.runs import read_runs
+
+    runs = read_runs(measured / "e2e_runs.csv")
+    found = cross_validate(runs, known)
+    write_intervals(folder, runs, found)
+    if report is not None:
+        write_text(report, accuracy_markdown(runs, found, document))
+        log(f"cross-validation written to {report}")
+    return {scheme: errors(residuals) for scheme, residuals in found.items()}
 
 
 @app.command("profile")

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from planner.catalog.loader import Catalog
 from planner.evidence.e2e_calibrate import usable
 from planner.evidence.e2e_fit import coefficients_of, fit, settings
-from planner.evidence.e2e_keys import evidence_of, group_keys
+from planner.evidence.e2e_keys import EVIDENCE_FILE, evidence_of, group_keys
 from planner.evidence.run_terms import RunTerms, predict, run_terms
 from planner.evidence.runs import Runs
 from planner.units import MILLISECOND
@@ -136,12 +138,11 @@ def interval_classes(found: Mapping[str, Residuals]) -> dict[str, Any]:
 
 
 def coverage(found: Mapping[str, Residuals]) -> dict[str, dict[str, float]]:
-    """Share of runs inside the 80 % interval of their class when the interval comes from the other half of the groups
-    (whole labels of the scheme's folds alternate between the halves)."""
+    """Share of runs inside the 80 % interval of their class when the interval comes from the other half of the runs."""
     out: dict[str, dict[str, float]] = {}
     for scheme, name in DISTANCE_OF_SCHEME.items():
         out[name] = {}
-        for metric in ("tpot", "ttft"):
+        for metric in ("tpot", "ttft", "throughput"):
             values = getattr(found[scheme], metric)
             inside, total = 0, 0
             for mine, other in _halves(values.size):
@@ -163,7 +164,19 @@ def evidence_document(runs: Runs, found: Mapping[str, Residuals]) -> dict[str, A
     """What intervals.yaml holds: quantiles by distance class, and the evidence from which distance is measured."""
     rows = next(iter(found.values())).rows
     return {
-        "source": "planner calibrate e2e MEASURED --cross-validate: log(measured / predicted) of runs held out of the fit",
+        "source": "measured/e2e_runs.csv: log(measured / predicted) of runs held out of the fit",
         "classes": interval_classes(found),
         "evidence": evidence_of(runs, rows),
     }
+
+
+HEADER = (
+    "# Written by `planner calibrate e2e measured --cross-validate --out hardware_db/efficiency`; do not edit.\n"
+    "# Quantiles of log(measured / predicted) by distance to the evidence, and what that evidence is.\n"
+)
+
+
+def write_intervals(folder: Path, runs: Runs, found: Mapping[str, Residuals]) -> None:
+    """Write intervals.yaml into ``folder``."""
+    text = yaml.safe_dump(evidence_document(runs, found), sort_keys=False, width=120)
+    (folder / EVIDENCE_FILE).write_text(HEADER + text, encoding="utf-8")

@@ -1,10 +1,10 @@
 """Robust, partially pooled fit of end-to-end coefficients: least squares in logarithms, held back by Gaussian priors.
 
-Per engine and accelerator generation: eight host and launch times and eight factors on operator families (four in steps without
-prompt tokens, four in steps with), and for the families whose kernels differ by data type a deviation of each type. A
-generation may deviate from its engine, an engine from a common prior, a type from its family; all are held back by
-penalties, so that a group with few runs stays near what the others say. There is no coefficient per model, layout or
-run.
+Per engine and accelerator generation: eight host and launch times and eight factors on operator families (four in
+steps without prompt tokens, four in steps with), and for the families whose kernels differ by data type a deviation of
+each type. A generation may deviate from its engine, an engine from a common prior, a type from its family; all are held
+back by penalties, so that a group with few runs stays near what the others say. There is no coefficient per model,
+layout or run.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ class Settings:
     tpot_spread: float
     ttft_spread: float
     """Residual of a logarithm beyond which a run counts as an outlier."""
-    outlier_weight: float
-    """Share of the soft-L1 loss that outliers keep: 1 is soft-L1, 0 bounds what one run can say (Cauchy)."""
     nearest: Mapping[str, tuple[str, ...]]
     """Generations that stand in for one without runs, nearest first."""
 
@@ -78,7 +76,6 @@ def settings(directory: Path | None = None) -> Settings:
         generation_spread=np.array(spreads, dtype=float),
         tpot_spread=float(data["residuals"]["tpot"]),
         ttft_spread=float(data["residuals"]["ttft"]),
-        outlier_weight=float(data["residuals"]["outlier_weight"]),
         nearest=read_yaml(folder / "assumed.yaml")["nearest_generation"],
     )
 
@@ -117,7 +114,7 @@ def _fit_engine(terms: RunTerms, tpot_s: Array, ttft_s: Array, how: Settings, st
         loop = predict(terms, arrays(logs))
         tpot = (np.log(loop.tpot_s) - log_tpot)[has_tpot] / how.tpot_spread
         ttft = (np.log(loop.ttft_s) - log_ttft)[has_ttft] / how.ttft_spread
-        return np.concatenate([robust(tpot, how.outlier_weight), robust(ttft, how.outlier_weight)])
+        return np.concatenate([robust(tpot), robust(ttft)])
 
     def residuals(x: Array) -> Array:
         # The robust loss is applied to runs only, the priors' penalties stay plain squares.
@@ -147,18 +144,14 @@ def _fit_engine(terms: RunTerms, tpot_s: Array, ttft_s: Array, how: Settings, st
         for g, name in enumerate(generations):
             known = start.generations.get(name, start.engine)
             x0[base + g * size :][:size] = (known - start.engine) / how.generation_spread
-    x = least_squares(residuals, x0, jac=jacobian, method="trf", x_scale=1.0, max_nfev=60, ftol=1e-5, xtol=1e-5).x
+    x = least_squares(residuals, x0, jac=jacobian, method="lm", x_scale=1.0, max_nfev=60, ftol=1e-5, xtol=1e-5).x
     engine, by_generation = unpack(x)
     return EngineFit(engine, dict(zip(generations, by_generation, strict=True)))
 
 
-def robust(z: Array, outlier_weight: float) -> Array:
-    """Residuals whose squares are a loss between soft-L1, 2 (sqrt(1 + z^2) - 1), and Cauchy, log(1 + z^2).
-
-    Both are z^2 for small z; far out the one grows like |z|, the other like log |z|.
-    """
-    loss = outlier_weight * 2.0 * (np.sqrt(1.0 + z * z) - 1.0) + (1.0 - outlier_weight) * np.log1p(z * z)
-    return np.asarray(np.sign(z) * np.sqrt(loss))
+def robust(z: Array) -> Array:
+    """Residuals whose squares are the Cauchy loss log(1 + z^2): z^2 for small z, growing like 2 log |z| far out."""
+    return np.asarray(np.sign(z) * np.sqrt(np.log1p(z * z)))
 
 
 def arrays(logs: Array) -> CoefficientArrays:
