@@ -24,7 +24,7 @@ from planner.search.aggregated import (
 )
 from planner.search.grids import operating_points
 from planner.search.judge import judge
-from planner.search.loaded import Loaded, attention_share, decode_load, rates, slopes
+from planner.search.loaded import Loaded, decode_load, rates, slopes
 from planner.search.outcome import outcome_of
 from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
@@ -104,7 +104,7 @@ def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
     def prompt_s(b: Workers) -> tuple[Array, Array]:
         work, per_prompt, _ = prefill_pool_steps(b.layouts, s.traffic, b.token_budget.astype(float))
         times = step_times(hw.ctx, b.layouts, work, *_how(b))
-        return times.total * per_prompt, attention_share(times, None, 0.0)
+        return times.total * per_prompt, times.exposed["attention_core"] / times.total
 
     time, quadratic = _blocks(w, prompt_s)
     return PoolPoints(w, time, servers / time, servers, quadratic, index.size)

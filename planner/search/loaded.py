@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.roofline.step import StepTimes, step_times
+from planner.roofline.step import StepWork, step_times
 from planner.search.setup import Setup
 from planner.search.table import Workers
 from planner.serving.closed_loop import LoopTimes
@@ -38,8 +38,11 @@ class Stage:
     chunks: Array
     most: Array
     quadratic: Array
+    """Part of a prompt's work that grows with the square of its length; 0 until it is known."""
     slots: Array
     poll: Array
+    fixed: Array
+    """Part of what prompts add to a step that does not grow with their tokens, in seconds; 0 until it is known."""
 
     def take(self, rows: IntArray) -> Stage:
         return Stage(*(getattr(self, f.name)[rows] for f in fields(self)))
@@ -49,19 +52,81 @@ def stage_of(worker: WorkerTimes, slots: Array) -> Stage:
     """The figures of an aggregated worker."""
     steps: WorkerSteps = worker.steps
     decode, prefill = worker.decode.total, worker.prefill.total
-    riding = np.where(steps.pause, 0.0, 1.0)
-    quadratic = attention_share(worker.prefill, worker.decode, riding)
     return Stage(
-        decode, prefill, steps.prompts_per_step, steps.chunks, steps.most_prompts, quadratic, slots, steps.poll_steps
+        decode,
+        prefill,
+        steps.prompts_per_step,
+        steps.chunks,
+        steps.most_prompts,
+        np.zeros(len(decode)),
+        slots,
+        steps.poll_steps,
+        np.zeros(len(decode)),
     )
 
 
-def attention_share(prefill: StepTimes, decode: StepTimes | None, riding: Array | float) -> Array:
-    """Part of the time that prompts add which is attention over the prompt, growing with the square of its length."""
-    base = 0.0 if decode is None else riding * decode.total
-    core = 0.0 if decode is None else riding * decode.exposed["attention_core"]
-    added = np.maximum(prefill.total - base, 1e-12)
-    return np.asarray(np.clip((prefill.exposed["attention_core"] - core) / added, 0.0, 1.0))
+WELL_BELOW, SMALLER, LONGER = 0.7, 0.4, 3.0
+"""Steps with prompts beside the first: a full one where the first fills less than WELL_BELOW of the token budget, else
+one of SMALLER times the tokens; and one with a prompt LONGER times the mean, or as long as the budget allows."""
+
+
+def prompt_shape(s: Setup, w: Workers, stage: Stage) -> tuple[Array, Array]:
+    """(seconds that a step with prompts has more whatever their tokens, share of the rest that grows with the square of
+    a prompt's length), (n,) each.
+
+    Work of a prompt of x mean lengths in one step: fixed + work ((1 - share) x + share x^2). A line through the step of
+    ``stage`` and one with other tokens in prompts of the same length leaves the fixed part; a step with a longer prompt
+    (or, where prompts take several steps, a chunk that far into one) gives the share.
+    """
+    pause = s.scheduler.policy == "prefill_first"
+    ranks = w.layouts.attention_dp
+    riding = np.zeros(len(w)) if pause else w.concurrency / ranks
+    new, cached = float(s.traffic.new_tokens), float(s.traffic.cached_tokens)
+    budget = np.maximum(w.token_budget - riding, 1.0)
+    busy = np.minimum(stage.prompts, ranks)
+    tokens = np.minimum(new * np.maximum(stage.prompts / ranks, 1.0), budget)
+    chunk = new / stage.chunks
+    past = cached + 0.5 * (new - chunk)
+
+    def added(prompt_tokens: Array, sequences: Array, past_tokens: Array) -> Array:
+        work = StepWork(
+            riding,
+            np.full(len(w), float(s.traffic.mean_context)),
+            prompt_tokens,
+            sequences,
+            past_tokens,
+            prompt_tokens * busy,
+        )
+        whole = step_times(w.hardware.ctx, w.layouts, work, w.two_batch, w.deepep).total
+        return np.maximum(whole - (0.0 if pause else stage.decode_s), 0.0)
+
+    first = np.maximum(stage.prefill_s - (0.0 if pause else stage.decode_s), 0.0)
+    other = np.where(tokens < WELL_BELOW * budget, budget, SMALLER * tokens)
+    per_token = (added(other, np.maximum(other / chunk, 1.0), past) - first) / (other - tokens)
+    per_token = np.clip(per_token, 0.0, first / tokens)
+    fixed = first - tokens * per_token
+
+    length = np.clip(budget / chunk, 1.0, LONGER)
+    whole_prompt = length > 1.0 + 1e-9
+    x = np.where(whole_prompt, length, 1.0)
+    deep = np.where(whole_prompt, length * past, LONGER * (past + 0.5 * chunk) - 0.5 * chunk)
+    ratio = (added(x * chunk, np.ones(len(w)), deep) - fixed) / np.maximum(chunk * per_token, 1e-15)
+    growth = np.where(whole_prompt, (ratio / x - 1.0) / np.maximum(x - 1.0, 1e-9), (ratio - 1.0) / (LONGER - 1.0))
+    return fixed, np.clip(growth, 0.0, 1.0)
+
+
+def heads(w: Workers, stride: int) -> IntArray:
+    """Position of the first operating point of each row's layout and settings, (n,), with rows as in :func:`slopes`."""
+    n = len(w)
+    if n % stride:
+        return np.arange(n)
+    same = np.ones((n // stride, stride), dtype=bool)
+    for column in (*w.layouts.as_columns().values(), w.two_batch, w.token_budget):
+        table = column.reshape(-1, stride)
+        same[1:] &= table[1:] == table[:-1]
+    same[0] = False
+    own = np.arange(n).reshape(-1, stride)
+    return np.maximum.accumulate(np.where(same, 0, own), axis=0).ravel()
 
 
 def slopes(s: Setup, w: Workers, step_s: Array, stride: int) -> Array:
@@ -149,6 +214,7 @@ def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
         reference_occupancy=w.concurrency,
         decode_step_slope_s=slope,
         prefill_step_s=stage.prefill_s,
+        prefill_fixed_s=stage.fixed,
         prompts_per_step=stage.prompts,
         chunks=stage.chunks,
         most_prompts=stage.most,
@@ -174,6 +240,7 @@ def decode_load(s: Setup, w: Workers, step_s: Array, slope: Array, slots: Array)
         reference_occupancy=w.concurrency,
         decode_step_slope_s=slope,
         prefill_step_s=np.array(0.0),
+        prefill_fixed_s=np.array(0.0),
         prompts_per_step=one,
         chunks=one,
         most_prompts=one,

@@ -62,6 +62,7 @@ def closed_percentiles(
         interrupted=part + zero,
         interruption_s=share * decode / ((1.0 - share) * part) + zero,
         after_own_s=zero,
+        fixed_s=zero,
         prompt_work_s=work + zero,
         own_prompt_s=own + zero,
         steps_per_prompt=load.chunks + zero,

@@ -239,9 +239,10 @@ def own_prompt_part(load: WorkerLoad, f: Flow, second: Array) -> Part:
     def own(p: Level) -> Array:
         x = load.prompts.quantile(p)
         work = linear * x + curved * x * x
+        work = work + f.fixed_s * np.maximum(x * load.chunks, 1.0)
         return np.where(pause, np.maximum(work, floor), work + f.decode_s * np.maximum(x * load.chunks, 1.0))
 
-    riding = np.where(pause, 0.0, f.decode_s)
+    riding = f.fixed_s + np.where(pause, 0.0, f.decode_s)
     stretch = 1.0 + np.where(load.chunks > 1.0, riding * load.chunks / np.maximum(f.prompt_work_s, 1e-300), 0.0)
     return Part(f.own_prompt_s, np.square(f.prompt_work_s * stretch) * (second - 1.0) + 1e-30, own)
 
@@ -283,7 +284,7 @@ def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Arr
     average = f.decode_s / (1.0 - theta)
     excess = theta * f.prompt_work_s / load.lanes * piece * fano(load.arrival_cv, lam * average) / (1.0 - theta**2)
     mixed = (average + excess - (1.0 - busy) * poll) / np.maximum(busy, 1e-12)
-    paused = f.added_s * np.maximum(piece / np.maximum(1.0, f.batch / f.steps_per_prompt), 1.0)
+    paused = f.fixed_s + f.prompt_work_s * np.maximum(piece, f.batch / f.steps_per_prompt / load.lanes)
     seen = np.where(load.decodes_pause, paused, mixed)
     return busy, np.clip(seen, step, np.maximum(f.full_step_s, step))
 
@@ -453,13 +454,15 @@ def _interrupted(load: WorkerLoad, f: Flow, drift: Array, added: Array, p: Array
     mean_one = f.prompt_work_s / np.where(pause, 1.0, f.steps_per_prompt)
     several = np.maximum(f.batch / load.lanes, 1.0)
     single = np.where(load.lanes > f.batch, 1.0, f.alone)
-    extra = np.where(pause, np.maximum(added / np.maximum(mean_one, 1e-300), several), several)
+    unit = mean_one + np.where(pause, f.fixed_s, 0.0)  # a run of prompts is about as many steps
+    once = np.where(pause, 0.0, f.fixed_s)
+    extra = np.where(pause, np.maximum(added / np.maximum(unit, 1e-300), several), several)
     above = np.maximum((extra - single) / np.maximum(1.0 - single, 1e-9) - 2.0, 0.0)
     beyond = np.clip((p - single) / np.maximum(1.0 - single, 1e-9), 0.0, 1.0 - 1e-9)
     count = np.where(p > single, 2.0 - above * np.log1p(-beyond), 1.0)
     by_length = (one - mean_one) * np.sqrt(several) * np.where(pause, (1.0 - theta) ** -0.5, 1.0)
-    by_count = (count - extra) * mean_one
+    by_count = (count - extra) * unit
     by_step = gamma_quantile(f.decode_s, drift, normal(p)) - f.decode_s
-    interference = extra * mean_one + signed_root(by_length, by_count, by_step)
-    largest = np.where(pause, np.inf, (linear + curved * depth) * load.budget + np.maximum(by_step, 0.0))
+    interference = once + extra * unit + signed_root(by_length, by_count, by_step)
+    largest = np.where(pause, np.inf, f.fixed_s + (linear + curved * depth) * load.budget + np.maximum(by_step, 0.0))
     return np.asarray(f.decode_s + np.clip(interference, 0.0, np.maximum(largest, 0.0)))

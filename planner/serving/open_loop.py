@@ -1,7 +1,7 @@
 """One worker under an open stream of requests: how many are in it, how its time divides between prompts and tokens.
 
 Notation of the formulas: arrival rate L (requests/s), O mean output tokens, D(b) = D0 + slope b seconds of a decode
-step with b requests, w seconds that the prompt of a request of mean length adds to the worker's steps, x a length over
+step with b requests, w seconds that the tokens of a prompt add to the worker's steps, x a length over
 its mean. Arrays broadcast over candidates, shape (n,); seconds and requests.
 """
 
@@ -39,6 +39,8 @@ class WorkerLoad:
     prefill_step_s: Array
     """A step with ``prompts_per_step`` prompts of mean length in it (or a chunk of one), decodes included where they
     ride along."""
+    prefill_fixed_s: Array
+    """Part of what prompts add to such a step that does not grow with their tokens."""
     prompts_per_step: Array
     chunks: Array
     """Steps that a prompt of mean length takes (1 or more)."""
@@ -101,8 +103,10 @@ class Flow:
     """Mean seconds added to such a gap."""
     after_own_s: Array
     """Time that prompts behind one's own add to its decode beyond the average: work left in the queue then."""
+    fixed_s: Array
+    """Seconds that any step with prompts has more, whatever their tokens."""
     prompt_work_s: Array
-    """E[s]: seconds of the worker that one prompt takes."""
+    """E[s]: seconds that the tokens of one prompt take."""
     own_prompt_s: Array
     """Mean time from the first step of a prompt to its first token."""
     steps_per_prompt: Array
@@ -145,7 +149,8 @@ def flow(load: WorkerLoad) -> Flow:
     convex = 1.0 + load.quadratic_share * load.prompts.scv
     lanes, most = load.lanes, np.maximum(load.most_prompts, 1.0)
     alone_s = np.maximum(load.prefill_step_s - np.where(pause, 0.0, ref), 0.0)
-    work = load.chunks * alone_s / np.maximum(load.prompts_per_step / lanes, 1.0) * convex
+    start_s = np.minimum(load.prefill_fixed_s, alone_s)
+    work = load.chunks * (alone_s - start_s) / np.maximum(load.prompts_per_step / lanes, 1.0) * convex
     steps = load.prompts.steps(load.budget)
     second, third = work_moments(load)
 
@@ -157,16 +162,16 @@ def flow(load: WorkerLoad) -> Flow:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for _ in range(ROUNDS):
             riding = np.where(pause, 0.0, decode)
-            added = work / steps * np.maximum(batch / lanes, 1.0)
+            added = start_s + work / steps * np.maximum(batch / lanes, 1.0)
             busy = np.minimum(lam * steps / batch * (riding + added), 1.0)
             window = lam * ((1.0 - busy) * decode + busy * (riding + added))
             dispersion = fano(load.arrival_cv, window)
             # The geometric mean damps the iteration: more prompts in a step leave less time in which they gather.
             batch = np.sqrt(batch * np.minimum(batch_of(window, dispersion), most))
-            added = work / steps * np.maximum(batch / lanes, 1.0)
+            added = start_s + work / steps * np.maximum(batch / lanes, 1.0)
             often = lam * steps / batch
             theta = np.minimum(often * added, 1.0 - 1e-9)
-            full = riding + work / load.chunks * (most / lanes)
+            full = riding + start_s + work / load.chunks * (most / lanes)
             used = lam * load.chunks / most * full
             backlog = queue_wait(lam, load.arrival_cv, used / lam, second - 1.0, third / np.square(second))
             part = _interrupted_part(pause, lam * (1.0 - backlog.probability), decode, theta, often, added)
@@ -174,7 +179,7 @@ def flow(load: WorkerLoad) -> Flow:
             residence = np.maximum(occupancy / lam, work)
             present = fano(load.arrival_cv, lam * residence)
             after, first, relaxed = _behind(pause, backlog, used, part, gap, decode, further, (present - 1.0) * work)
-            own = work + np.where(pause, 0.0, decode * np.maximum(load.chunks, 1.0))
+            own = work + (start_s + np.where(pause, 0.0, decode)) * np.maximum(load.chunks, 1.0)
             grow = further * slope / (1.0 - theta)
             fixed = own + after + further * base / (1.0 - theta)
             z = 1.0 + (present - 1.0) * load.outputs.overlap
@@ -197,6 +202,7 @@ def flow(load: WorkerLoad) -> Flow:
         "interrupted": part,
         "interruption_s": gap,
         "after_own_s": after,
+        "fixed_s": start_s,
         "prompt_work_s": work,
         "own_prompt_s": own,
         "steps_per_prompt": steps,
