@@ -236,11 +236,14 @@ def own_prompt_part(load: WorkerLoad, f: Flow, second: Array) -> Part:
     linear, curved = (f.prompt_work_s * share for share in work_shares(load))
     floor = np.maximum(load.decode_step_s - load.decode_step_slope_s * load.reference_occupancy, 0.0)
 
+    budget = load.budget
+
     def own(p: Level) -> Array:
         x = load.prompts.quantile(p)
         work = linear * x + curved * x * x
-        work = work + f.fixed_s * np.maximum(x * load.chunks, 1.0)
-        return np.where(pause, np.maximum(work, floor), work + f.decode_s * np.maximum(x * load.chunks, 1.0))
+        steps = np.maximum(x / budget, 1.0)
+        work = work + f.fixed_s * steps
+        return np.where(pause, np.maximum(work, floor), work + f.decode_s * steps)
 
     riding = f.fixed_s + np.where(pause, 0.0, f.decode_s)
     stretch = 1.0 + np.where(load.chunks > 1.0, riding * load.chunks / np.maximum(f.prompt_work_s, 1e-300), 0.0)
