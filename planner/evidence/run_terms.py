@@ -1,43 +1,42 @@
-"""What the planner's own formulas say about measured runs: step times by operator family, closed loop over them.
-
-The expensive half (operators, memory) is evaluated once with unit coefficients; :func:`predict` then puts any
-coefficients on top, so that a fit and a validation share one path.
-"""
+"""Terms of measured end-to-end runs from the planner's own formulas: operators by family, memory, shape of the load."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.catalog.files import read_yaml
-from planner.catalog.loader import Catalog, data_root
+from planner.catalog.loader import Catalog
 from planner.catalog.model_spec import ModelSpec
 from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
 from planner.errors import PlannerError
+from planner.evidence.run_predict import (
+    CoefficientArrays,
+    PhaseTerms,
+    RunTerms,
+    breakdown,
+    concatenate,
+    predict,
+)
+from planner.evidence.run_reading import (
+    ReadingRules,
+    architecture_name,
+    models_by_name,
+    precision_of,
+    reading_rules,
+    unreadable,
+)
 from planner.evidence.runs import LAYOUT, Runs
 from planner.hardware.curves import curves
 from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
 from planner.memory.budget import memory_budget
-from planner.model.precision import PrecisionPlan
-from planner.roofline.coefficients import COLUMNS, column_of, factor_key, unit_coefficients
+from planner.roofline.coefficients import COLUMNS, column_of, unit_coefficients
 from planner.roofline.program import program
-from planner.roofline.step import (
-    FAMILY_OF_TERM,
-    StepContext,
-    StepTimes,
-    StepWork,
-    launch_excess,
-    number_format,
-    step_times,
-)
-from planner.serving.closed_loop import LoopTimes, aggregated, disaggregated
+from planner.roofline.step import FAMILY_OF_TERM, StepContext, StepTimes, StepWork, number_format, step_times
 from planner.serving.worker import (
     Scheduling,
     Traffic,
@@ -47,112 +46,18 @@ from planner.serving.worker import (
     prefill_pool_steps,
 )
 
+__all__ = [
+    "CoefficientArrays",
+    "PhaseTerms",
+    "RunTerms",
+    "architecture_name",
+    "breakdown",
+    "predict",
+    "reading_rules",
+    "run_terms",
+]
+
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class PhaseTerms:
-    """One kind of step of n runs: operator seconds by COLUMNS (n, F) at unit factors, and what host time multiplies."""
-
-    operators: Array
-    other: Array
-    layers: Array
-    moe_layers: Array
-    stages: Array
-    sequences: Array
-
-
-@dataclass(frozen=True)
-class RunTerms:
-    """Predictable runs, arrays (n,): ``rows`` are their positions in the table."""
-
-    rows: NDArray[np.int64]
-    decode: PhaseTerms
-    prefill: PhaseTerms
-    wave: PhaseTerms
-    """The full prefill steps of the first wave."""
-    concurrency: Array
-    slots: Array
-    output_tokens: Array
-    chunks: Array
-    prompts_per_step: Array
-    group_prompts: Array
-    most_prompts: Array
-    poll_steps: Array
-    pause: NDArray[np.bool_]
-    first_wave_share: Array
-    disaggregated: NDArray[np.bool_]
-    prefill_servers: Array
-    transfer_s: Array
-    engine: tuple[str, ...]
-    generation: tuple[str, ...]
-
-    def take(self, mask: NDArray[np.bool_]) -> RunTerms:
-        """The runs selected by a boolean mask of shape (n,)."""
-        taken: dict[str, Any] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, PhaseTerms):
-                taken[f.name] = PhaseTerms(*(getattr(value, g.name)[mask] for g in fields(PhaseTerms)))
-            elif isinstance(value, tuple):
-                taken[f.name] = tuple(np.array(value, dtype=object)[mask])
-            else:
-                taken[f.name] = value[mask]
-        return RunTerms(**taken)
-
-
-@dataclass(frozen=True)
-class BenchRules:
-    """What the client and the launch scripts of a kind of benchmark fix."""
-
-    length_share: float
-    fixed_lengths: bool
-    first_wave_share: float
-    kv_fp8: Mapping[str, Any]
-    scheduling: Mapping[str, Mapping[str, Mapping[str, float]]]
-    returning_together: float = 1.0
-    vendor_lengths: Sequence[Sequence[float]] = ()
-    """Input and output lengths by which a run labelled as a vendor's is one of this kind."""
-    vendor_input_multiple_of: float | None = None
-
-    def claims(self, tokens_in: float, tokens_out: float) -> bool:
-        """Whether a vendor's run of these lengths is of this kind."""
-        step = self.vendor_input_multiple_of
-        return [tokens_in, tokens_out] in self.vendor_lengths or (step is not None and tokens_in % step == 0)
-
-    def kv_format(self, linear: str, moe: str, engine: str, generation: str) -> str:
-        """Format of the KV cache, which runs do not record."""
-        rule = self.kv_fp8
-        narrow = linear in rule["linear"] or moe in rule["moe_on"].get(generation, ())
-        return "fp8_tensor" if narrow and engine in rule["engines"] else "bf16"
-
-    def engine_options(self, engine: str, generation: str) -> Mapping[str, float]:
-        """Scheduler options of the launch scripts; empty where the engine's defaults hold."""
-        by_generation = self.scheduling.get(engine, {})
-        return by_generation.get(generation, by_generation.get("any", {}))
-
-
-@dataclass(frozen=True)
-class ReadingRules:
-    """hardware_db/efficiency/runs.yaml: what the runs' tables leave open, by rule."""
-
-    formats: Mapping[str, str]
-    block_scaled: str
-    nvfp4_moe_linear: Mapping[str, str]
-    benches: Mapping[str, BenchRules]
-
-    def bench_of(self, label: str, tokens_in: float, tokens_out: float) -> str:
-        """Kind of benchmark of a run, one of ``benches``."""
-        if label == "vendor":
-            label = next((name for name, b in self.benches.items() if b.claims(tokens_in, tokens_out)), label)
-        return label if label in self.benches else "other"
-
-
-def reading_rules(directory: Path | None = None) -> ReadingRules:
-    """The shipped rules, or those in ``directory``."""
-    data = read_yaml((directory or data_root() / "hardware_db" / "efficiency") / "runs.yaml")
-    benches = {name: BenchRules(**values) for name, values in data["benches"].items()}
-    return ReadingRules(data["precision"], data["block_scaled"], data["nvfp4_moe_linear"], benches)
 
 
 def run_terms(
@@ -163,11 +68,11 @@ def run_terms(
     ``models`` are specifications beside the catalogue's, by Hugging Face id in lower case.
     """
     rules = reading_rules()
-    known = _models_by_name(catalog) | dict(models or {})
+    known = models_by_name(catalog) | dict(models or {})
     failures: dict[int, str] = {}
     groups: dict[tuple[str, ...], list[int]] = {}
     for row in range(len(runs)):
-        reason = _unreadable(runs, row)
+        reason = unreadable(runs, row)
         if reason:
             failures[row] = reason
             continue
@@ -179,7 +84,7 @@ def run_terms(
         found, failed = _group_or_rows(runs, rows, key, catalog, known, rules)
         parts += found
         failures |= failed
-    return _concatenate(parts), failures
+    return concatenate(parts), failures
 
 
 def _group_or_rows(
@@ -205,53 +110,6 @@ def _group_or_rows(
     return parts, failures
 
 
-_VARIANT = re.compile(r"[-_](instruct|chat|base|it|fp8|fp4|nvfp4|mxfp4|bf16|int4|w4a16|w8a8|awq|dynamic|hf|v\d|\d{4})$")
-
-
-def architecture_name(model: str) -> str:
-    """A Hugging Face id without its owner and the suffixes that keep the architecture: tuning, format, date."""
-    name = model.split("/")[-1].lower()
-    while (shorter := _VARIANT.sub("", name)) != name:
-        name = shorter
-    return name
-
-
-def _models_by_name(catalog: Catalog) -> dict[str, ModelSpec]:
-    """Specifications by architecture name; an exact Hugging Face id or catalogue id wins."""
-    specs = [catalog.model(i) for i in catalog.model_ids()]
-    loose = {architecture_name(s.hf_id or s.id): s for s in reversed(specs)}
-    return loose | {s.hf_id.lower(): s for s in specs if s.hf_id} | {s.id: s for s in specs}
-
-
-def _unreadable(runs: Runs, row: int) -> str | None:
-    for name in ("input_tokens", "output_tokens", "concurrency"):
-        if not runs[name][row] > 0:
-            return f"{name} is missing"
-    layouts = ("",) if runs.text["serving"][row] == "agg" else ("prefill_", "decode_")
-    for pool in layouts:
-        for name in LAYOUT:
-            if not runs[f"{pool}{name}"][row] >= 1:
-                return f"layout: {pool}{name} is missing"
-    return None
-
-
-def _precision(spec: ModelSpec, linear: str, moe: str, kv: str, rules: ReadingRules) -> PrecisionPlan:
-    """Formats of a run: the checkpoint's, changed to what the run records."""
-    plan = PrecisionPlan.from_checkpoint(spec)
-    blocks = rules.block_scaled in (plan.attention, plan.routed_experts, plan.dense_mlp)
-    changes: dict[str, str] = {"kv": kv}
-    if linear:
-        dense = dict.fromkeys(("attention", "dense_mlp", "shared_experts"), _format(linear, blocks, rules))
-        changes |= dense if linear != "nvfp4" or not moe else dict(rules.nvfp4_moe_linear)
-    if moe:
-        changes["routed_experts"] = _format(moe, blocks, rules)
-    return plan.with_overrides(changes)
-
-
-def _format(recorded: str, blocks: bool, rules: ReadingRules) -> str:
-    return rules.block_scaled if recorded == "fp8" and blocks else rules.formats.get(recorded, recorded)
-
-
 def _group_terms(
     runs: Runs,
     rows: NDArray[np.int64],
@@ -267,7 +125,7 @@ def _group_terms(
     accelerator = catalog.accelerator(gpu)
     here = device(accelerator)
     bench = rules.benches[bench_name]
-    precision = _precision(spec, linear, moe, bench.kv_format(linear, moe, engine, accelerator.arch), rules)
+    precision = precision_of(spec, linear, moe, bench.kv_format(linear, moe, engine, accelerator.arch), rules)
     ctx = StepContext(
         program=program(spec),
         precision=precision,
@@ -445,127 +303,3 @@ def _disaggregated(c: _Common) -> RunTerms:
         pause=np.ones(c.rows.size, dtype=bool),
         prefill_servers=workers["prefill"] * prompts,
     )
-
-
-def _concatenate(parts: Sequence[RunTerms]) -> RunTerms:
-    if not parts:
-        return _nothing()
-    joined: dict[str, Any] = {}
-    for f in fields(RunTerms):
-        values = [getattr(p, f.name) for p in parts]
-        if isinstance(values[0], PhaseTerms):
-            joined[f.name] = PhaseTerms(
-                *(np.concatenate([getattr(v, g.name) for v in values]) for g in fields(PhaseTerms))
-            )
-        elif isinstance(values[0], tuple):
-            joined[f.name] = tuple(x for v in values for x in v)
-        else:
-            joined[f.name] = np.concatenate(values)
-    return RunTerms(**joined)
-
-
-def _nothing() -> RunTerms:
-    """Terms of no run at all."""
-    empty = np.zeros(0)
-    phase = PhaseTerms(np.zeros((0, len(COLUMNS))), empty, empty, empty, empty, empty)
-    special: dict[str, Any] = {
-        "rows": np.zeros(0, dtype=np.int64),
-        "decode": phase,
-        "prefill": phase,
-        "wave": phase,
-        "pause": np.zeros(0, dtype=bool),
-        "disaggregated": np.zeros(0, dtype=bool),
-        "engine": (),
-        "generation": (),
-    }
-    return RunTerms(**{f.name: special.get(f.name, empty) for f in fields(RunTerms)})
-
-
-def breakdown(terms: RunTerms, coefficients: CoefficientArrays) -> dict[str, Array]:
-    """Seconds of one decode step and one prefill step by part, each (n,); parts that no run has are left out."""
-    c = coefficients
-    out: dict[str, Array] = {}
-    for name, phase, factors in (("decode", terms.decode, c.decode), ("prefill", terms.prefill, c.prefill)):
-        for i in range(len(COLUMNS)):
-            if phase.operators[:, i].any():
-                out[f"{name}_{factor_key(i)}"] = phase.operators[:, i] * factors[:, i]
-        out[f"{name}_small_kernels"] = _small_kernels_s(phase, c) + phase.other
-    total = {name: sum(v for k, v in out.items() if k.startswith(name)) for name in ("decode", "prefill")}
-    out["decode_host"] = decode_step_s(terms.decode, c) - total["decode"]
-    out["prefill_host"] = prefill_step_s(terms.prefill, c) - total["prefill"]
-    return out
-
-
-def predict(terms: RunTerms, coefficients: CoefficientArrays) -> LoopTimes:
-    """TTFT, TPOT and throughput of every run (whole deployment) under coefficients given run by run."""
-    c = coefficients
-    d = decode_step_s(terms.decode, c)
-    m = prefill_step_s(terms.prefill, c)
-    agg = aggregated(
-        terms.concurrency,
-        terms.slots,
-        terms.output_tokens,
-        d,
-        m,
-        terms.chunks,
-        terms.prompts_per_step,
-        terms.pause,
-        c.request_s,
-        terms.first_wave_share,
-        group_prompts=terms.group_prompts,
-        most_prompts=terms.most_prompts,
-        poll_steps=terms.poll_steps,
-        wave_step_s=prefill_step_s(terms.wave, c),
-    )
-    dis = disaggregated(
-        terms.concurrency,
-        terms.slots,
-        terms.output_tokens,
-        d,
-        m,
-        terms.chunks,
-        terms.prefill_servers,
-        terms.transfer_s,
-        c.request_s,
-        terms.first_wave_share,
-    )
-    pick = [np.where(terms.disaggregated, getattr(dis, f.name), getattr(agg, f.name)) for f in fields(LoopTimes)]
-    return LoopTimes(*pick)
-
-
-@dataclass(frozen=True)
-class CoefficientArrays:
-    """Calibrated coefficients run by run: (n,) seconds, (n, F) factors."""
-
-    host_step_s: Array
-    host_prefill_step_s: Array
-    host_seq_s: Array
-    layer_overhead_s: Array
-    moe_layer_overhead_s: Array
-    launch_layer_s: Array
-    launch_moe_layer_s: Array
-    request_s: Array
-    decode: Array
-    prefill: Array
-
-
-def decode_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
-    """Seconds of a step without prompt tokens (planner.roofline.step, from its terms)."""
-    return _operators_s(phase, c.decode, c) + c.host_step_s * phase.stages + c.host_seq_s * phase.sequences
-
-
-def prefill_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
-    """Seconds of a step with prompt tokens: kernels are launched one by one beside those that run."""
-    busy = _operators_s(phase, c.prefill, c)
-    launch = phase.layers * c.launch_layer_s + phase.moe_layers * c.launch_moe_layer_s
-    busy = busy + launch_excess(busy, launch)
-    return busy + c.host_prefill_step_s * phase.stages + c.host_seq_s * phase.sequences
-
-
-def _operators_s(phase: PhaseTerms, factors: Array, c: CoefficientArrays) -> Array:
-    operators = np.einsum("nf,nf->n", phase.operators, factors)
-    return np.asarray(operators + phase.other + _small_kernels_s(phase, c))
-
-
-def _small_kernels_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
-    return np.asarray(phase.layers * c.layer_overhead_s + phase.moe_layers * c.moe_layer_overhead_s)

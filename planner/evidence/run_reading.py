@@ -1,0 +1,120 @@
+"""How rows of end-to-end runs are read: model, formats and settings that their tables leave open, by rule.
+
+The rules are data (``hardware_db/efficiency/runs.yaml``), shared by validation and calibration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.catalog.files import read_yaml
+from planner.catalog.loader import Catalog, data_root
+from planner.catalog.model_spec import ModelSpec
+from planner.evidence.runs import LAYOUT, Runs
+from planner.model.precision import PrecisionPlan
+
+
+@dataclass(frozen=True)
+class BenchRules:
+    """What the client and the launch scripts of a kind of benchmark fix."""
+
+    length_share: float
+    fixed_lengths: bool
+    first_wave_share: float
+    kv_fp8: Mapping[str, Any]
+    scheduling: Mapping[str, Mapping[str, Mapping[str, float]]]
+    returning_together: float = 1.0
+    vendor_lengths: Sequence[Sequence[float]] = ()
+    """Input and output lengths by which a run labelled as a vendor's is one of this kind."""
+    vendor_input_multiple_of: float | None = None
+
+    def claims(self, tokens_in: float, tokens_out: float) -> bool:
+        """Whether a vendor's run of these lengths is of this kind."""
+        step = self.vendor_input_multiple_of
+        return [tokens_in, tokens_out] in self.vendor_lengths or (step is not None and tokens_in % step == 0)
+
+    def kv_format(self, linear: str, moe: str, engine: str, generation: str) -> str:
+        """Format of the KV cache, which runs do not record."""
+        rule = self.kv_fp8
+        narrow = linear in rule["linear"] or moe in rule["moe_on"].get(generation, ())
+        return "fp8_tensor" if narrow and engine in rule["engines"] else "bf16"
+
+    def engine_options(self, engine: str, generation: str) -> Mapping[str, float]:
+        """Scheduler options of the launch scripts; empty where the engine's defaults hold."""
+        by_generation = self.scheduling.get(engine, {})
+        return by_generation.get(generation, by_generation.get("any", {}))
+
+
+@dataclass(frozen=True)
+class ReadingRules:
+    """hardware_db/efficiency/runs.yaml: what the runs' tables leave open, by rule."""
+
+    formats: Mapping[str, str]
+    block_scaled: str
+    nvfp4_moe_linear: Mapping[str, str]
+    benches: Mapping[str, BenchRules]
+
+    def bench_of(self, label: str, tokens_in: float, tokens_out: float) -> str:
+        """Kind of benchmark of a run, one of ``benches``."""
+        if label == "vendor":
+            label = next((name for name, b in self.benches.items() if b.claims(tokens_in, tokens_out)), label)
+        return label if label in self.benches else "other"
+
+
+def reading_rules(directory: Path | None = None) -> ReadingRules:
+    """The shipped rules, or those in ``directory``."""
+    data = read_yaml((directory or data_root() / "hardware_db" / "efficiency") / "runs.yaml")
+    benches = {name: BenchRules(**values) for name, values in data["benches"].items()}
+    return ReadingRules(data["precision"], data["block_scaled"], data["nvfp4_moe_linear"], benches)
+
+
+_VARIANT = re.compile(r"[-_](instruct|chat|base|it|fp8|fp4|nvfp4|mxfp4|bf16|int4|w4a16|w8a8|awq|dynamic|hf|v\d|\d{4})$")
+
+
+def architecture_name(model: str) -> str:
+    """A Hugging Face id without its owner and the suffixes that keep the architecture: tuning, format, date."""
+    name = model.split("/")[-1].lower()
+    while (shorter := _VARIANT.sub("", name)) != name:
+        name = shorter
+    return name
+
+
+def models_by_name(catalog: Catalog) -> dict[str, ModelSpec]:
+    """Specifications by architecture name; an exact Hugging Face id or catalogue id wins."""
+    specs = [catalog.model(i) for i in catalog.model_ids()]
+    loose = {architecture_name(s.hf_id or s.id): s for s in reversed(specs)}
+    return loose | {s.hf_id.lower(): s for s in specs if s.hf_id} | {s.id: s for s in specs}
+
+
+def unreadable(runs: Runs, row: int) -> str | None:
+    """Why a run cannot be predicted by its columns alone; None where it can."""
+    for name in ("input_tokens", "output_tokens", "concurrency"):
+        if not runs[name][row] > 0:
+            return f"{name} is missing"
+    layouts = ("",) if runs.text["serving"][row] == "agg" else ("prefill_", "decode_")
+    for pool in layouts:
+        for name in LAYOUT:
+            if not runs[f"{pool}{name}"][row] >= 1:
+                return f"layout: {pool}{name} is missing"
+    return None
+
+
+def precision_of(spec: ModelSpec, linear: str, moe: str, kv: str, rules: ReadingRules) -> PrecisionPlan:
+    """Formats of a run: the checkpoint's, changed to what the run records."""
+    plan = PrecisionPlan.from_checkpoint(spec)
+    blocks = rules.block_scaled in (plan.attention, plan.routed_experts, plan.dense_mlp)
+    changes: dict[str, str] = {"kv": kv}
+    if linear:
+        dense = dict.fromkeys(("attention", "dense_mlp", "shared_experts"), _format(linear, blocks, rules))
+        changes |= dense if linear != "nvfp4" or not moe else dict(rules.nvfp4_moe_linear)
+    if moe:
+        changes["routed_experts"] = _format(moe, blocks, rules)
+    return plan.with_overrides(changes)
+
+
+def _format(recorded: str, blocks: bool, rules: ReadingRules) -> str:
+    return rules.block_scaled if recorded == "fp8" and blocks else rules.formats.get(recorded, recorded)
