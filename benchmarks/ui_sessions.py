@@ -155,8 +155,8 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--sessions", type=int, default=20)
-    parser.add_argument("--changes", type=int, default=4, help="changes of each session")
-    parser.add_argument("--think", type=float, default=15.0, help="mean seconds between changes of a session")
+    parser.add_argument("--changes", type=int, default=3, help="changes of each session")
+    parser.add_argument("--think", type=float, default=30.0, help="mean seconds between changes of a session")
     parser.add_argument("--example", help="id of a shipped example instead of the first one")
     parser.add_argument("--address", help="a server that runs already")
     given = parser.parse_args()

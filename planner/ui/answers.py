@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Semaphore
+
 import streamlit as st
 
 import planner
@@ -13,6 +15,8 @@ from planner.ui import state
 from planner.ui.i18n import _
 
 KEPT_PLANS = 64
+_turn = Semaphore(1)
+"""Plans are made one after another: a search takes all cores, and of several at once each would end last."""
 
 
 def answer(scenario: Scenario) -> Plan:
@@ -30,4 +34,5 @@ def quiet_answer(scenario: Scenario, catalog: Catalog) -> Plan:
 # A plan is frozen: sessions share one object instead of unpickling a copy of it at every click.
 @st.cache_resource(max_entries=KEPT_PLANS, show_spinner=False)
 def _plan(yaml: str, catalogue: str, _scenario: Scenario, _catalog: Catalog) -> Plan:
-    return planner.plan(_scenario, catalog=_catalog)
+    with _turn:
+        return planner.plan(_scenario, catalog=_catalog)

@@ -87,7 +87,9 @@ def _limit(figure: go.Figure, percentile: str, limit: float) -> None:
         y=[nines(0.4), nines(0.993)] if at is None else [at, nines(0.993)],
         mode="lines",
         line={"color": palette.LIMIT, "width": 2, "dash": "dash"},
-        name=_("limit {limit} ({percentile})").format(limit=duration(limit), percentile=label(percentiles()[percentile])),
+        name=_("limit {limit} ({percentile})").format(
+            limit=duration(limit), percentile=label(percentiles()[percentile])
+        ),
         hoverinfo="skip",
     )
     if at is not None:
