@@ -1,0 +1,128 @@
+"""The validation report: every run keeps its row, errors stand beside their counts, bad rows say why."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.catalog import Catalog
+from planner.evidence.e2e_validate import validate_e2e
+from planner.evidence.runs import read_runs, runs_from_rows
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ROW: dict[str, str] = {
+    "run_id": "a",
+    "model": "meta-llama/Llama-3.1-70B",
+    "gpu": "h200-sxm",
+    "engine": "vllm",
+    "bench": "inferencex",
+    "linear_precision": "fp8",
+    "input_tokens": "1024",
+    "output_tokens": "1024",
+    "concurrency": "16",
+    "tp": "4",
+    "pp": "1",
+    "attention_dp": "1",
+    "moe_tp": "4",
+    "ep": "1",
+    "ttft_ms": "126",
+    "tpot_ms": "10.9",
+}
+
+
+def _report(cat: Catalog, *changes: dict[str, str]) -> dict[str, Any]:
+    rows = [ROW | {"run_id": str(i)} | change for i, change in enumerate(changes)]
+    return validate_e2e(runs_from_rows(rows, "test"), cat)
+
+
+def test_every_measured_run_is_predicted_quickly(cat: Catalog) -> None:
+    runs = read_runs(ROOT / "measured" / "e2e_runs.csv")
+    started = time.perf_counter()
+    report = validate_e2e(runs, cat)
+    assert time.perf_counter() - started < 5.0
+    assert report["rows"] == report["predicted"] == len(report["predictions"]) == 1522
+    assert report["failed"] == {}
+    for row in report["predictions"]:
+        for metric in ("ttft_ms", "tpot_ms"):
+            assert 0 < row[f"low80_{metric}"] <= row[f"predicted_{metric}"] * 1.5
+            assert row[f"low80_{metric}"] < row[f"high80_{metric}"] < np.inf
+    for metric, points in (("tpot_ms", 1332), ("ttft_ms", 1332)):
+        assert report["metrics"][metric]["points"] == points
+        assert 0.75 <= report["metrics"][metric]["interval80_coverage"] <= 0.85
+    names = {g["group"] for g in report["groups"]}
+    assert {"model", "gpu", "engine", "precision", "serving", "concurrency", "speculative", "distance"} <= names
+    assert all("breakdown_ms" in row for row in report["worst"])
+
+
+def test_rows_that_cannot_be_predicted_are_kept_with_their_reason(cat: Catalog) -> None:
+    report = _report(
+        cat,
+        {},
+        {"model": "nobody/unheard-of"},
+        {"gpu": "abacus"},
+        {"engine": "pen-and-paper"},
+        {"tp": ""},
+        {"concurrency": "0"},
+        {"moe_tp": "3"},
+        {"linear_precision": "fp3"},
+    )
+    assert report["rows"] == 8
+    reasons = [row["reason"] for row in report["predictions"]]
+    assert reasons[0] == ""
+    assert all(reasons[i] for i in (1, 2, 3, 4, 5))
+    assert sum(report["failed"].values()) == sum(1 for r in reasons if r)
+    assert report["predicted"] == sum(1 for r in reasons if not r)
+    assert "unheard-of" in reasons[1]
+
+
+def test_one_bad_row_does_not_take_its_group_along(cat: Catalog) -> None:
+    report = _report(
+        cat, {}, {"model": "deepseek-ai/DeepSeek-V3", "tp": "8", "ep": "8", "moe_tp": "8"}, {"concurrency": "64"}
+    )
+    assert [bool(row["reason"]) for row in report["predictions"]] == [False, True, False]
+
+
+def test_a_table_without_any_predictable_row_still_reports(cat: Catalog) -> None:
+    report = _report(cat, {"model": "nobody/unheard-of"})
+    assert report["predicted"] == 0
+    assert report["metrics"] == {}
+    assert report["predictions"][0]["predicted_tpot_ms"] is None
+
+
+def test_unmeasured_metrics_are_predicted_but_not_scored(cat: Catalog) -> None:
+    report = _report(cat, {"ttft_ms": ""}, {"tpot_ms": ""})
+    assert report["metrics"]["ttft_ms"]["points"] == report["metrics"]["tpot_ms"]["points"] == 1
+    assert all(row["predicted_ttft_ms"] > 0 for row in report["predictions"])
+
+
+def test_unknown_speculation_is_a_group_of_its_own(cat: Catalog) -> None:
+    report = _report(cat, {}, {"speculative": "unknown", "tpot_ms": "1.0"})
+    assert report["metrics"]["tpot_ms"]["points"] == 1
+    groups = {g["value"]: g for g in report["groups"] if g["group"] == "speculative"}
+    assert groups["unknown"]["metrics"]["tpot_ms"]["points"] == 1
+
+
+@pytest.mark.parametrize("gpu", ["b300-sxm", "gb300-nvl72", "mi300x", "mi355x", "h20-96g", "l40s", "a100-80g-sxm"])
+@pytest.mark.parametrize("engine", ["sglang", "trtllm", "vllm"])
+def test_accelerators_and_engines_without_runs_are_predicted_with_wider_intervals(
+    cat: Catalog, gpu: str, engine: str
+) -> None:
+    row = _report(cat, {"gpu": gpu, "engine": engine})["predictions"][0]
+    known = _report(cat, {})["predictions"][0]
+    assert row["reason"] == ""
+    wide = np.log(row["high80_tpot_ms"] / row["low80_tpot_ms"])
+    assert wide > np.log(known["high80_tpot_ms"] / known["low80_tpot_ms"])
+
+
+def test_repeated_in_flight_takes_longer_per_token_and_tp_less(cat: Catalog) -> None:
+    loads = [{"concurrency": str(c)} for c in (1, 4, 16, 64, 256)]
+    times = [r["predicted_tpot_ms"] for r in _report(cat, *loads)["predictions"]]
+    assert times == sorted(times)
+    splits = [{"tp": str(tp), "moe_tp": str(tp)} for tp in (1, 2, 4, 8)]
+    times = [r["predicted_tpot_ms"] for r in _report(cat, *splits)["predictions"]]
+    assert times == sorted(times, reverse=True)

@@ -1,0 +1,129 @@
+"""One step: factors, launches and small kernels enter where they should; terms add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from planner.catalog import catalog
+from planner.hardware.curves import curves
+from planner.hardware.device import device
+from planner.layout.layouts import Layouts
+from planner.model.precision import PrecisionPlan
+from planner.roofline.coefficients import (
+    COLUMNS,
+    StepCoefficients,
+    column_of,
+    step_coefficients,
+    unit_coefficients,
+)
+from planner.roofline.program import program
+from planner.roofline.step import TERMS, StepContext, StepTimes, StepWork, launch_excess, step_times
+
+MODEL = "qwen3-235b-a22b"
+DECODE = StepWork(np.array([32.0]), np.array([2048.0]))
+PROMPT = StepWork(
+    np.array([32.0]), np.array([2048.0]), np.array([512.0]), np.array([1.0]), np.array([0.0]), np.array([512.0])
+)
+NO = np.zeros(1, dtype=bool)
+
+
+@cache
+def _context() -> StepContext:
+    spec = catalog().model(MODEL)
+    here = device(catalog().accelerator("h200-sxm"))
+    return StepContext(
+        program(spec), PrecisionPlan.from_checkpoint(spec), curves(here, "vllm"), unit_coefficients(), 8, 0.0
+    )
+
+
+def _times(coefficients: StepCoefficients, work: StepWork = DECODE, **layout: int) -> StepTimes:
+    return step_times(replace(_context(), coefficients=coefficients), Layouts.of(**(layout or {"tp": 4})), work, NO, NO)
+
+
+def test_every_term_is_there_and_they_add_up() -> None:
+    found = _times(unit_coefficients())
+    assert set(found.exposed) == set(TERMS)
+    assert float(found.total[0]) == pytest.approx(sum(float(v[0]) for v in found.exposed.values()))
+
+
+def test_a_factor_scales_its_family_and_type_only() -> None:
+    plain = unit_coefficients()
+    own = column_of("experts", _context().precision.routed_experts)
+    factors = tuple(2.0 if i == own else 1.0 for i in range(len(COLUMNS)))
+    before, after = _times(plain), _times(replace(plain, decode_factors=factors))
+    for term in TERMS:
+        ratio = 2.0 if term == "routed_experts" else 1.0
+        assert after.exposed[term][0] == pytest.approx(ratio * before.exposed[term][0])
+    assert _times(replace(plain, prefill_factors=factors)).total[0] == pytest.approx(before.total[0])
+
+
+def test_host_time_is_paid_once_a_step_and_stage() -> None:
+    plain = unit_coefficients()
+    slow = replace(plain, host_step_s=1e-3, host_seq_s=1e-5)
+    added = _times(slow).exposed["host"] - _times(plain).exposed["host"]
+    assert added[0] == pytest.approx(1e-3 + 32e-5)
+    added = _times(slow, tp=4, pp=2).exposed["host"] - _times(plain, tp=4, pp=2).exposed["host"]
+    assert added[0] == pytest.approx(2e-3 + 32e-5)
+
+
+def test_small_kernels_count_layers_and_expert_layers() -> None:
+    plain = unit_coefficients()
+    slow = replace(plain, layer_overhead_s=1e-6, moe_layer_overhead_s=1e-5)
+    layers, experts = _context().program.layers, _context().program.moe_layers
+    added = _times(slow).exposed["norms_other"] - _times(plain).exposed["norms_other"]
+    assert added[0] == pytest.approx(layers * 1e-6 + experts * 1e-5)
+
+
+def test_launches_show_only_where_no_graph_is_replayed() -> None:
+    slow = replace(unit_coefficients(), launch_layer_s=2e-3)
+    assert _times(slow).total[0] == pytest.approx(_times(unit_coefficients()).total[0])
+    least = 2e-3 * _context().program.layers
+    assert _times(slow, PROMPT).total[0] >= least
+    eager = step_times(replace(_context(), coefficients=slow, cuda_graphs=False), Layouts.of(tp=4), DECODE, NO, NO)
+    assert eager.total[0] >= least
+
+
+def test_launch_excess_vanishes_behind_a_long_step() -> None:
+    assert launch_excess(np.array([1.0]), 0.1)[0] < 1e-4
+    assert launch_excess(np.array([0.1]), 1.0)[0] == pytest.approx(0.9, rel=0.01)
+    assert launch_excess(np.array([0.0]), 0.0)[0] == 0.0
+
+
+def test_more_sequences_take_longer_and_more_ranks_less() -> None:
+    coefficients = step_coefficients("vllm", "hopper")
+    ctx = replace(_context(), coefficients=coefficients)
+    seqs = np.array([1.0, 8.0, 64.0, 256.0])
+    none = np.zeros(4, dtype=bool)
+    total = step_times(ctx, Layouts.of(tp=np.full(4, 8)), StepWork(seqs, np.full(4, 2048.0)), none, none).total
+    assert np.all(np.diff(total) > 0)
+    work = StepWork(np.full(4, 64.0), np.full(4, 2048.0))
+    total = step_times(ctx, Layouts.of(tp=np.array([1, 2, 4, 8])), work, none, none).total
+    assert np.all(np.diff(total) < 0)
+
+
+def test_a_context_step_is_longer_than_a_decode_step() -> None:
+    coefficients = step_coefficients("sglang", "blackwell")
+    assert _times(coefficients, PROMPT).total[0] > _times(coefficients).total[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "generation", "said"),
+    [
+        ("vllm", "hopper", 0),
+        ("vllm", "blackwell-ultra", 1),
+        ("trtllm", "cdna3", 1),
+        ("another", "hopper", 2),
+    ],
+)
+def test_coefficients_that_stand_in_say_so(engine: str, generation: str, said: int) -> None:
+    found = step_coefficients(engine, generation)
+    assert len(found.marks) == said
+    assert min(found.decode_factors) > 0
+
+
+def test_blackwell_ultra_takes_blackwell() -> None:
+    assert replace(step_coefficients("vllm", "blackwell-ultra"), marks=()) == step_coefficients("vllm", "blackwell")
