@@ -14,7 +14,7 @@ from typing import Any
 from planner.catalog.files import read_yaml
 from planner.catalog.loader import Catalog, data_root
 from planner.catalog.model_spec import ModelSpec
-from planner.evidence.runs import LAYOUT, Runs
+from planner.evidence.runs import Runs
 from planner.model.precision import PrecisionPlan
 
 
@@ -97,9 +97,8 @@ def unreadable(runs: Runs, row: int) -> str | None:
             return f"{name} is missing"
     layouts = ("",) if runs.text["serving"][row] == "agg" else ("prefill_", "decode_")
     for pool in layouts:
-        for name in LAYOUT:
-            if not runs[f"{pool}{name}"][row] >= 1:
-                return f"layout: {pool}{name} is missing"
+        if not runs[f"{pool}tp"][row] >= 1:
+            return f"layout: {pool}tp is missing"
     return None
 
 

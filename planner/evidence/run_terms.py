@@ -181,10 +181,14 @@ class _Common:
         return RunTerms(**(defaults | known))
 
     def layouts(self, pool: str = "") -> Layouts:
-        given = {name: self.runs[f"{pool}{name}"][self.rows].astype(np.int64) for name in LAYOUT}
+        """Layouts of the rows; what a table leaves out is 1, and moe_tp what the others leave to it."""
+        given = {name: self.runs[f"{pool}{name}"][self.rows] for name in LAYOUT}
+        known = {name: np.where(values >= 1, values, 1).astype(np.int64) for name, values in given.items()}
         if not self.ctx.program.moes:
-            given = {name: given[name] for name in ("tp", "pp", "attention_dp")}
-        return Layouts.of(**given)
+            known = {name: known[name] for name in ("tp", "pp", "attention_dp")}
+        elif not np.all(given["moe_tp"] >= 1):
+            known.pop("moe_tp")
+        return Layouts.of(**known)
 
     @property
     def budget(self) -> Array:

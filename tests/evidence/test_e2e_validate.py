@@ -94,6 +94,15 @@ def test_a_table_without_any_predictable_row_still_reports(cat: Catalog) -> None
     assert report["predictions"][0]["predicted_tpot_ms"] is None
 
 
+def test_a_sparse_table_needs_no_more_than_tp(cat: Catalog) -> None:
+    names = ("model", "gpu", "engine", "input_tokens", "output_tokens", "concurrency", "tp", "tpot_ms")
+    sparse = {name: ROW[name] for name in names}
+    moe = sparse | {"model": "openai/gpt-oss-120b"}
+    report = validate_e2e(runs_from_rows([sparse, moe], "test"), cat)
+    assert report["predicted"] == 2
+    assert all(row["predicted_tpot_ms"] > 0 for row in report["predictions"])
+
+
 def test_unmeasured_metrics_are_predicted_but_not_scored(cat: Catalog) -> None:
     report = _report(cat, {"ttft_ms": ""}, {"tpot_ms": ""})
     assert report["metrics"]["ttft_ms"]["points"] == report["metrics"]["tpot_ms"]["points"] == 1

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.serving.stepping import Loop, step_through
 
 from planner.serving.closed_loop import LoopTimes, aggregated, disaggregated
 from planner.serving.worker import ARRIVAL_BURST
+from tests.serving.stepping import Loop, step_through
 
 seconds = st.floats(1e-4, 10.0)
 
