@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.catalog import Catalog
+from planner.catalog.loader import data_root
 from planner.cli import run
 from planner.errors import InputError
+from planner.evidence.e2e_keys import interval_document
 from planner.evidence.profile_overlay import (
     FOLDER,
     fit_overlay,
@@ -27,6 +29,7 @@ from planner.scenario.safe_yaml import dump_yaml
 
 HEADER = "model,gpu,engine,input_tokens,output_tokens,concurrency,tp,pp,attention_dp,moe_tp,ep,ttft_ms,tpot_ms\n"
 CLASSES = ["new_gpu"]
+EFFICIENCY = data_root() / "hardware_db" / "efficiency"
 
 
 def table(factor: float, count: int) -> str:
@@ -38,7 +41,8 @@ def table(factor: float, count: int) -> str:
 @given(st.floats(-1.0, 1.0), st.integers(1, 40))
 def test_shift_is_shrunk_towards_the_prior_and_spread_shrinks(log_ratio: float, count: int) -> None:
     shift = posterior(np.full(count, log_ratio), "tpot", CLASSES)
-    assert min(0.0, log_ratio) - 1e-9 <= shift.log_shift <= max(0.0, log_ratio) + 1e-9
+    prior = float(interval_document(EFFICIENCY)["classes"]["new_gpu"]["tpot"]["q50"])
+    assert min(prior, log_ratio) - 1e-9 <= shift.log_shift <= max(prior, log_ratio) + 1e-9
     assert shift.log_spread < shift.prior_log_spread
     more = posterior(np.full(count + 5, log_ratio), "tpot", CLASSES)
     assert abs(more.log_shift - log_ratio) <= abs(shift.log_shift - log_ratio) + 1e-9
