@@ -245,7 +245,7 @@ def aggregated_deployments(
     evaluated, stride = len(w), chunks(s, hw).size
     loop, held, stage = evaluate(s, w)
     slope = slopes(s, w, stage.decode_s, stride)
-    stage = with_prompt_shape(s, w, stage, stride)
+    stage = with_prompt_shape(s, w, stage, heads(w, stride))
     if s.rate_rps is not None:
         w = sized(w, s.rate_rps, loop)
         rows = np.flatnonzero(~_repeated(w, stride))
@@ -265,9 +265,9 @@ def aggregated_deployments(
     return Deployments("agg", w, None, outcome, verdict, evaluated, loaded)
 
 
-def with_prompt_shape(s: Setup, w: Workers, stage: Stage, stride: int) -> Stage:
-    """With how the time of a prompt depends on its length, found at the first point of each layout and settings."""
-    few, back = np.unique(heads(w, stride), return_inverse=True)
+def with_prompt_shape(s: Setup, w: Workers, stage: Stage, at: IntArray) -> Stage:
+    """With how the time of a prompt depends on its length, as it is at positions ``at`` (n,)."""
+    few, back = np.unique(at, return_inverse=True)
     parts = in_blocks(few.size, lambda rows: prompt_shape(s, w.take(few[rows]), stage.take(few[rows])))
     fixed, quadratic = (np.concatenate(columns)[back] for columns in zip(*parts, strict=True))
     return replace(stage, fixed=fixed, quadratic=quadratic)
@@ -337,10 +337,9 @@ def _settled(
         rate, cv = rates(s, few.count)
         part = loaded.take(rows)
         occupancy = Loaded(part.worker.at_rate(rate, cv)).result({}).flow.occupancy
-        few = replace(few, concurrency=np.where(np.isfinite(occupancy), occupancy, few.concurrency))
+        few = replace(few, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), few.concurrency))
         _, budget, stage = evaluate(s, few)
-        known = loaded.worker
-        stage = replace(stage, fixed=known.prefill_fixed_s[rows], quadratic=known.quadratic_share[rows])
+        stage = with_prompt_shape(s, few, stage, np.arange(rows.size))
         here = Loaded(worker_load(s, few, stage, slope[rows]))
         found = under_load(s, here)
         w, held = w.updated(rows, few), held.updated(rows, budget)

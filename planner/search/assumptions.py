@@ -87,5 +87,7 @@ def _not_used(s: Setup) -> list[str]:
     """Fields of the scenario that this version reads but does not act on: said, not passed over."""
     lines = []
     if s.scenario.workload.priority_classes:
-        lines.append("Priority classes are not used: all requests are planned alike.")
+        lines.append(
+            "Limits are judged over all priority classes together; by class, prompts in service always finish."
+        )
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from planner.search.certainty import distance_of, evidence_note, extra_spread, i
 from planner.search.disaggregated import transfer_seconds
 from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
 from planner.search.plan_schema import (
+    AdmissionPolicy,
     Bound,
     Breakdown,
     Candidate,
@@ -25,11 +27,13 @@ from planner.search.plan_schema import (
     Percentiles,
     Phase,
     Pool,
+    PriorityLatency,
     SloCheck,
     Term,
     TierTraffic,
     UsdPerMtok,
 )
+from planner.search.policies import admission_policy, by_priority
 from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
 from planner.search.table import Deployments, IntArray, Workers
@@ -40,7 +44,8 @@ from planner.units import MIB, MILLISECOND
 
 def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int]) -> dict[int, Candidate]:
     """Candidates for ``rows`` of a table, by row; ``ranks`` gives each row's rank."""
-    chosen = d.decode.take(rows)
+    taken = d.decode.take(rows)
+    chosen = replace(taken, concurrency=np.maximum(taken.concurrency, 1.0))  # a step has a request in it
     budget = budget_of(s, chosen.hardware, chosen.layouts, chosen.concurrency, chosen.token_budget)
     slots = _slots(s, chosen, budget)
     if d.prefill is None:
@@ -75,6 +80,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             peak=min(float(result.peak_occupancy[k]), max(float(slots[k]), 1.0)),
             rejection=float(result.rejection[k]),
             outside=bool(result.outside[k]),
+            admission=admission_policy(s, result, k, int(max(1.0, min(result.peak_occupancy[k], slots[k])))),
+            priorities=by_priority(s, d.loaded.worker.take(rows), result, k) if d.prefill is None else (),
             breakdown=_breakdown((("decode", decode), (second, prefill)), k),
             binding=binding_sentence(decode, k, "decode"),
             gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
@@ -102,6 +109,8 @@ def _candidate(
     peak: float,
     rejection: float,
     outside: bool,
+    admission: AdmissionPolicy,
+    priorities: tuple[PriorityLatency, ...],
     breakdown: Breakdown,
     binding: str,
     gains: tuple[str, ...],
@@ -145,6 +154,8 @@ def _candidate(
         concurrency=float(w.concurrency[i] * w.count[i]),
         concurrency_per_worker=float(w.concurrency[i]),
         max_concurrency=most * float(w.count[i]),
+        admission=admission,
+        priorities=priorities,
         settings=OperatingPoint(
             max_num_seqs=int(np.ceil(peak / w.layouts.attention_dp[i])),
             max_num_batched_tokens=int(w.token_budget[i]),

@@ -177,6 +177,31 @@ class TierTraffic(Schema):
     mib_per_step: float = Field(description="MiB sent by the busiest GPU in a step.")
 
 
+class AdmissionPolicy(Schema):
+    """When one worker admits, queues or rejects a request (planner.serving.admission)."""
+
+    max_sequences: int = Field(description="Requests that run at once in a worker.")
+    max_context_tokens: int = Field(description="Prompt plus output of one request in tokens.")
+    max_waiting: int = Field(description="Requests that may wait at a worker; one more is rejected.")
+    reserve: Literal["prompt", "expected", "maximum"] = Field(
+        description="Output that a request holds KV blocks for when it starts."
+    )
+    watermark: float = Field(description="Part of all blocks kept free for the growth of what runs.")
+    held_back: dict[int, float] = Field(
+        default_factory=dict, description="Part of all blocks that a priority leaves to more urgent requests."
+    )
+
+
+class PriorityLatency(Schema):
+    """A priority class under the same load: non-preemptive, more urgent prompts first."""
+
+    name: str = Field(description="Name of the class.")
+    priority: int = Field(description="Its rank: a lower number is served first.")
+    share: float = Field(description="Part of all requests.")
+    wait_ms: float = Field(description="Mean wait of a prompt for room in a step, in milliseconds.")
+    ttft_ms: float = Field(description="Mean time to first token in milliseconds.")
+
+
 class Candidate(Schema):
     """One feasible deployment at one operating point."""
 
@@ -213,6 +238,10 @@ class Candidate(Schema):
     concurrency: float = Field(description="Requests in flight over the whole deployment.")
     concurrency_per_worker: float | None = Field(None, description="Requests in flight in one worker.")
     max_concurrency: float | None = Field(None, description="Requests that memory would hold, whole deployment.")
+    admission: AdmissionPolicy | None = Field(None, description="Admission policy that goes with the numbers.")
+    priorities: tuple[PriorityLatency, ...] = Field(
+        (), strict=False, description="Mean latencies by priority class, most urgent first."
+    )
     settings: OperatingPoint = Field(default_factory=OperatingPoint, description="Engine settings assumed.")
     memory_gib: MemoryGib = Field(description="Memory of the fullest rank in GiB.")
     usd_per_hour: float | None = Field(None, description="Price of the whole deployment in USD per hour.")

@@ -145,7 +145,7 @@ def flow(load: WorkerLoad) -> Flow:
     lam, pause = np.asarray(load.rate_rps, dtype=float), load.decodes_pause
     further = max(load.outputs.mean - 1.0, 1.0)
     ref, slope = load.decode_step_s, load.decode_step_slope_s
-    base = ref - slope * load.reference_occupancy
+    base = np.maximum(ref - slope * load.reference_occupancy, 0.0)
     convex = 1.0 + load.quadratic_share * load.prompts.scv
     lanes, most = load.lanes, np.maximum(load.most_prompts, 1.0)
     alone_s = np.maximum(load.prefill_step_s - np.where(pause, 0.0, ref), 0.0)

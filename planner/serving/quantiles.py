@@ -120,9 +120,8 @@ def uniform_part(mean: Array) -> Part:
 def waiting_part(mean: Array, probability: Array, scv: Array, served: Array | float = 0.0) -> Part:
     """A wait above zero with ``probability``, then Weibull with squared CV ``scv`` (exponential at 1), less ``served``.
 
-    The Weibull shape k of a CV c is c^-1.086 (Garcia 1981, within 1 % for c of 0.25 to 3); its scale e keeps the mean.
-    What exceeds ``served`` = S has the mean x Q(1 / k, y), y = (S / e)^k, with Q(1 / k, y) taken as
-    e^-y (1 + y (1 / k - 1)), exact for k of 1 and 1/2.
+    The shape k solves scv = Gamma(1 + 2 / k) / Gamma(1 + 1 / k)^2 - 1, the scale e keeps the mean. What exceeds
+    ``served`` = S has the mean x Q(1 / k, y), y = (S / e)^k, Q the regularised upper incomplete gamma function.
     """
     chance = np.clip(probability, 1e-12, 1.0)
     delayed = mean / chance
@@ -136,15 +135,17 @@ def waiting_part(mean: Array, probability: Array, scv: Array, served: Array | fl
 
     if isinstance(served, float) and served == 0.0:
         return Part(mean, np.square(delayed) * chance * (spread + 1.0 - chance), quantile, chance)
+    from scipy.special import gammaincc
+
     with np.errstate(over="ignore", under="ignore"):
         y = np.minimum((served / scale) ** (1.0 / power), 700.0)
-        left = np.clip(np.exp(-y) * (1.0 + y * (power - 1.0)), 0.0, 1.0)
+        left = gammaincc(power, y)
     later = np.maximum(chance * np.exp(-y), 1e-300)
     beyond = mean * left
     return Part(beyond, np.square(beyond) * (2.0 / np.maximum(later, 1e-12) - 1.0) + 1e-30, quantile, later)
 
 
-SCV_RANGE = (0.05, 25.0)
+SCV_RANGE = (0.05, 15.0)
 """Squared CV that :func:`waiting_part` follows; outside it the end of the range is taken."""
 
 
@@ -159,6 +160,6 @@ def _weibull(scv: Array) -> tuple[Array, Array]:
 def _weibull_table() -> tuple[Array, Array, Array]:
     from scipy.special import gamma
 
-    levels = np.linspace(np.log(SCV_RANGE[0]), np.log(SCV_RANGE[1]), 129)
-    powers = np.exp(levels / 2.0 * 1.086)
-    return levels, powers, 1.0 / gamma(1.0 + powers)
+    powers = np.linspace(0.15, 3.0, 400)
+    scv = gamma(1.0 + 2.0 * powers) / np.square(gamma(1.0 + powers)) - 1.0
+    return np.log(scv), powers, 1.0 / gamma(1.0 + powers)

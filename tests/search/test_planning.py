@@ -166,11 +166,11 @@ def test_estimating_a_planned_layout_gives_its_numbers(name: str) -> None:
     assert (again.gpus, again.replicas) == (best.gpus, best.replicas)
     assert again.usd_per_mtok.output == best.usd_per_mtok.output
     # The plan carries step times along their slope from an operating point nearby.
-    assert again.concurrency == pytest.approx(best.concurrency, rel=0.02)
+    assert again.concurrency == pytest.approx(best.concurrency, rel=0.05)
     for metric in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms"):
         for level in ("mean", "p50", "p95", "p99"):
             mine, theirs = getattr(getattr(again, metric), level), getattr(getattr(best, metric), level)
-            assert mine == pytest.approx(theirs, rel=0.05), (metric, level)
+            assert mine == pytest.approx(theirs, rel=0.1), (metric, level)
 
 
 def test_nothing_fits_says_memory_and_what_would_fit() -> None:

@@ -1,0 +1,70 @@
+"""N + k: how many workers keep the SLO when GPUs, nodes or racks fail, and how often the SLO breaks all the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.errors import InputError
+
+IntArray = NDArray[np.int64]
+Array = NDArray[np.float64]
+Failure = Literal["gpu", "node", "rack"]
+
+
+@dataclass(frozen=True)
+class Domains:
+    """What fails together: GPUs of a worker, of a node, of a rack."""
+
+    worker_gpus: int
+    node_gpus: int
+    rack_gpus: int
+
+    def __post_init__(self) -> None:
+        for name in ("worker_gpus", "node_gpus", "rack_gpus"):
+            if getattr(self, name) < 1:
+                raise InputError(name, getattr(self, name), "at least 1")
+        if self.rack_gpus < self.node_gpus:
+            raise InputError("rack_gpus", self.rack_gpus, f"at least node_gpus, {self.node_gpus}")
+
+    def lost_workers(self, failure: Failure) -> int:
+        """Workers that one failure takes down: every worker with a GPU in the domain.
+
+        A worker inside a domain shares it with others; one that spans domains is lost whole. Workers are packed, so a
+        domain of G GPUs touches ceil(G / worker) of them where they are smaller, and one where they are larger.
+        """
+        size = {"gpu": 1, "node": self.node_gpus, "rack": self.rack_gpus}[failure]
+        return max(-(-size // self.worker_gpus), 1)
+
+
+def with_headroom(needed: ArrayLike, domains: Domains, failure: Failure, k: int = 1) -> IntArray:
+    """Workers so that ``needed`` (those that just meet the SLO) are left after ``k`` failures of a kind, (n,)."""
+    if k < 0:
+        raise InputError("k", k, "at least 0")
+    return np.asarray(needed, dtype=np.int64) + k * domains.lost_workers(failure)
+
+
+def spare_nodes(needed: ArrayLike, domains: Domains, failure: Failure, k: int = 1) -> IntArray:
+    """Whole nodes that :func:`with_headroom` adds, (n,)."""
+    extra = with_headroom(needed, domains, failure, k) - np.asarray(needed, dtype=np.int64)
+    per_node = max(domains.node_gpus // domains.worker_gpus, 1)
+    span = -(-domains.worker_gpus // domains.node_gpus)
+    whole = -(-extra // per_node) if domains.worker_gpus <= domains.node_gpus else extra * span
+    return np.asarray(whole, dtype=np.int64)
+
+
+def slo_availability(workers: ArrayLike, needed: ArrayLike, unavailability: ArrayLike) -> Array:
+    """Part of the time in which at least ``needed`` of ``workers`` are up, each down ``unavailability`` of it, (n,).
+
+    Binomial; workers fail independently, so it holds for GPU failures and is a bound for nodes and racks that take
+    several workers along.
+    """
+    from scipy.special import bdtr
+
+    n, k = (np.asarray(v, dtype=float) for v in (workers, needed))
+    spare = n - k
+    up = bdtr(np.maximum(spare, 0.0), np.maximum(n, 1.0).astype(np.int64), np.asarray(unavailability, dtype=float))
+    return np.where(spare < 0, 0.0, up)

@@ -1,0 +1,70 @@
+"""What a plan says beside its numbers: the admission policy of a worker, and latencies by priority class."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+
+from planner.search.loaded import limits_s
+from planner.search.plan_schema import AdmissionPolicy, PriorityLatency
+from planner.search.setup import Setup
+from planner.serving.admission import Policy
+from planner.serving.latency import LoadResult
+from planner.serving.open_loop import WorkerLoad, work_moments
+from planner.serving.queues import priority_waits
+from planner.units import MILLISECOND
+
+PATIENCE_S = 10.0
+"""Longest wait that a queue is sized for where no limit on TTFT says how long a request may wait."""
+
+
+def admission_policy(s: Setup, result: LoadResult, k: int, max_sequences: int) -> AdmissionPolicy:
+    """Policy of one worker of candidate ``k``: as many wait as start within the limit on TTFT.
+
+    Classes that are less urgent leave the blocks that the more urgent ones hold on average.
+    """
+    limits = limits_s(s).get("ttft", {})
+    patience = min(limits.values()) if limits else PATIENCE_S
+    flow = result.flow
+    rate = float(flow.occupancy[k] / flow.residence_s[k]) if result.stable[k] else 0.0
+    full = min(float(flow.occupancy[k] / max(float(flow.slots[k]), 1e-9)), 1.0) if result.stable[k] else 1.0
+    held: dict[int, float] = {}
+    before = 0.0
+    for one in sorted(s.scenario.workload.priority_classes, key=lambda c: c.priority):
+        held[one.priority] = max(held.get(one.priority, 0.0), round(before * full, 4))
+        before += one.share
+    policy = Policy(
+        max_sequences=max_sequences,
+        max_context_tokens=s.longest_request,
+        max_waiting=max(1, ceil(rate * patience)),
+        held_back={p: share for p, share in held.items() if share > 0},
+    )
+    return AdmissionPolicy(**policy.to_dict())
+
+
+def by_priority(s: Setup, load: WorkerLoad, result: LoadResult, k: int) -> tuple[PriorityLatency, ...]:
+    """Mean waits by class: Cobham's ratios between classes, so scaled that the mean over all is that of the load."""
+    classes = sorted(s.scenario.workload.priority_classes, key=lambda c: c.priority)
+    if not classes or not result.stable[k] or s.rate_rps is None:
+        return ()
+    flow = result.flow
+    rate = float(flow.occupancy[k] / flow.residence_s[k])
+    service = float(flow.utilisation[k]) / rate
+    second, _ = work_moments(load)
+    ratio = float(np.broadcast_to(second, result.stable.shape)[k])
+    waits = [float(w) for w in priority_waits([rate * c.share for c in classes], service, service**2 * ratio)]
+    mean = sum(c.share * w for c, w in zip(classes, waits, strict=True))
+    queue = float(flow.backlog.mean[k])
+    scale = queue / mean if mean > 0 else 0.0
+    ttft = float(result.ttft["mean"][k])
+    return tuple(
+        PriorityLatency(
+            name=c.name,
+            priority=c.priority,
+            share=c.share,
+            wait_ms=w * scale / MILLISECOND,
+            ttft_ms=(ttft + w * scale - queue) / MILLISECOND,
+        )
+        for c, w in zip(classes, waits, strict=True)
+    )

@@ -1,0 +1,100 @@
+"""Where separate prefill and decode pools start to pay: both kinds of plan over prompt length and rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.catalog.loader import Catalog
+from planner.catalog.loader import catalog as open_catalog
+from planner.errors import InputError
+from planner.scenario.schema import Scenario
+from planner.search.plan_schema import Candidate, Plan
+from planner.search.planning import plan
+
+Winner = Literal["agg", "disagg", "none"]
+
+
+@dataclass(frozen=True)
+class SplitCell:
+    """One prompt length at one rate."""
+
+    input_tokens: int
+    rate_rps: float
+    winner: Winner
+    aggregated: Candidate | None
+    disaggregated: Candidate | None
+    saving: float | None
+    """1 - disaggregated / aggregated in the objective's cost: positive where splitting pays; None without both."""
+    reason: str
+
+
+def split_map(
+    scenario: Scenario,
+    input_tokens: Sequence[int],
+    rates_rps: Sequence[float],
+    catalog: Catalog | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[SplitCell, ...]:
+    """Cells in order of length, then rate; every other part of the question is the scenario's.
+
+    Prompts have a fixed length in each cell. ``progress(done, all)`` is called after each. Raises InputError for an
+    empty axis or a closed loop.
+    """
+    if not input_tokens or not rates_rps:
+        raise InputError("split_map", (list(input_tokens), list(rates_rps)), "at least one length and one rate")
+    if scenario.workload.arrival.rate() is None:
+        raise InputError("workload.arrival", scenario.workload.arrival.kind, "an offered rate: poisson, gamma or trace")
+    known = catalog or open_catalog()
+    cells, whole = [], len(input_tokens) * len(rates_rps)
+    for tokens in input_tokens:
+        for rate in rates_rps:
+            found = {mode: plan(_asked(scenario, tokens, rate, mode), known) for mode in ("agg", "disagg")}
+            cells.append(_cell(tokens, rate, found["agg"], found["disagg"]))
+            if progress is not None:
+                progress(len(cells), whole)
+    return tuple(cells)
+
+
+def _asked(scenario: Scenario, tokens: int, rate: float, mode: str) -> Scenario:
+    data = scenario.to_dict()
+    cv = scenario.workload.arrival.gap_cv()
+    data["workload"]["input_tokens"] = {"kind": "fixed", "tokens": int(tokens)}
+    data["workload"]["arrival"] = {"kind": "gamma", "rate_rps": float(rate), "cv": float(cv or 1.0)}
+    data["search"]["serving"] = [mode]
+    return Scenario.from_dict(data)
+
+
+def _cell(tokens: int, rate: float, first: Plan, second: Plan) -> SplitCell:
+    a, d = first.best, second.best
+    if a is None or d is None:
+        winner: Winner = "none" if a is d else ("disagg" if a is None else "agg")
+        missing = " and ".join(
+            f"{name}: {_why(p)}" for name, p in (("aggregated", first), ("split", second)) if not p.best
+        )
+        return SplitCell(int(tokens), float(rate), winner, a, d, None, missing)
+    saving = 1.0 - _cost(d) / _cost(a)
+    return SplitCell(int(tokens), float(rate), "disagg" if saving > 0 else "agg", a, d, saving, _reason(a, d, saving))
+
+
+def _cost(c: Candidate) -> float:
+    """Dollars per hour, or GPUs where a price is not known."""
+    return float(c.gpus if c.usd_per_hour is None else c.usd_per_hour)
+
+
+def _why(p: Plan) -> str:
+    if not p.rejected:
+        return "no layout is possible"
+    return max(p.rejected, key=lambda r: r.count).example
+
+
+def _reason(a: Candidate, d: Candidate, saving: float) -> str:
+    """What decides, in one sentence."""
+    gap, split_gap = a.tbt_ms.p99 or 0.0, d.tbt_ms.p99 or 0.0
+    figures = f"{a.gpus} GPUs aggregated, {d.gpus} split; TBT P99 {gap:,.0f} and {split_gap:,.0f} ms"
+    if saving > 0:
+        return f"prompts no longer interrupt decodes, so workers run fuller: {figures}"
+    if d.kv_transfer_ms and a.ttft_ms.mean and d.kv_transfer_ms > 0.25 * a.ttft_ms.mean:
+        return f"the KV transfer of {d.kv_transfer_ms:,.0f} ms eats the gain: {figures}"
+    return f"two pools cannot fill each other's idle time: {figures}"

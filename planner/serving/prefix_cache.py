@@ -1,0 +1,112 @@
+"""Prefix cache: what a hit rate saves, the memory behind it, and routing by affinity against an even load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+def lru_hit_rate(popularity: ArrayLike, capacity: ArrayLike) -> Array:
+    """Hit rate of an LRU cache of ``capacity`` equal items under independent requests, (k,) for k capacities.
+
+    Che's approximation: item i of popularity p_i is in the cache with 1 - exp(-p_i t), t such that they add up to the
+    capacity (Che, Tung and Wang 2002, eq. 4); hit rate sum p_i (1 - exp(-p_i t)).
+    """
+    p = np.asarray(popularity, dtype=float)
+    if p.ndim != 1 or not p.size or np.any(p < 0) or not p.sum() > 0:
+        raise InputError("popularity", p.shape, "a list of weights of at least 0, one of them above 0")
+    p = p / p.sum()
+    found = []
+    for size in np.atleast_1d(np.asarray(capacity, dtype=float)):
+        held = np.count_nonzero(p)
+        if size >= held:
+            found.append(1.0)
+            continue
+        low, high = 0.0, 1.0
+        while np.sum(-np.expm1(-p * high)) < size:
+            high *= 2.0
+        for _ in range(80):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if np.sum(-np.expm1(-p * middle)) < size else (low, middle)
+        found.append(float(p @ -np.expm1(-p * high)))
+    return np.array(found)
+
+
+def tokens_for_hit_rate(popularity: ArrayLike, prefix_tokens: float, hit_rate: float) -> float:
+    """Cache tokens with which LRU reaches ``hit_rate`` on prefixes of ``prefix_tokens`` each; bisection of Che's form.
+
+    Raises InputError for a rate that no cache reaches (first uses always miss; here every item is known).
+    """
+    if not 0.0 <= hit_rate < 1.0:
+        raise InputError("hit_rate", hit_rate, "0 to less than 1")
+    p = np.asarray(popularity, dtype=float)
+    low, high = 0.0, float(np.count_nonzero(p))
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if lru_hit_rate(p, middle)[0] < hit_rate else (low, middle)
+    return high * prefix_tokens
+
+
+def zipf(items: int, exponent: float) -> Array:
+    """Popularities of ``items`` in proportion to rank^-exponent, adding up to 1."""
+    weights = np.arange(1, items + 1, dtype=float) ** -exponent
+    return np.asarray(weights / weights.sum())
+
+
+@dataclass(frozen=True)
+class RoutedCache:
+    """A prefix cache over workers under one routing."""
+
+    hit_rate: float
+    """Part of prefix requests served from cache."""
+    imbalance: float
+    """Load of the busiest worker over the mean, prompts that must be computed."""
+    worker_load: Array
+    """Share of the prompt work at each worker, (workers,)."""
+
+
+def spread_evenly(popularity: ArrayLike, workers: int, items_per_worker: float) -> RoutedCache:
+    """Requests go anywhere: every worker sees all prefixes, and each caches what it can of them."""
+    hit = float(lru_hit_rate(popularity, items_per_worker)[0])
+    return RoutedCache(hit, 1.0, np.full(workers, 1.0 / workers))
+
+
+def by_affinity(popularity: ArrayLike, workers: int, items_per_worker: float) -> RoutedCache:
+    """A prefix always goes to its own worker: caches hold different prefixes, popular ones make their worker busy.
+
+    Prefixes are placed by decreasing popularity on the least loaded worker, as a router with a consistent view does.
+    """
+    if workers < 1:
+        raise InputError("workers", workers, "at least 1")
+    p = np.asarray(popularity, dtype=float)
+    p = np.sort(p / p.sum())[::-1]
+    load, owner = np.zeros(workers), np.empty(p.size, dtype=np.int64)
+    for i, weight in enumerate(p):
+        owner[i] = int(np.argmin(load))
+        load[owner[i]] += weight
+    hits, misses = 0.0, np.zeros(workers)
+    for w in range(workers):
+        mine = p[owner == w]
+        if not mine.size or not mine.sum() > 0:
+            continue
+        rate = float(lru_hit_rate(mine, items_per_worker)[0])
+        hits += rate * float(mine.sum())
+        misses[w] = float(mine.sum()) * (1.0 - rate)
+    work = load if misses.sum() == 0 else misses / misses.sum()
+    return RoutedCache(hits, float(work.max() * workers), work)
+
+
+def computed_tokens(input_tokens: ArrayLike, hit_rate: ArrayLike) -> Array:
+    """Prompt tokens that are computed: input x (1 - hit rate), at least one (the last token always is)."""
+    return np.maximum(np.asarray(input_tokens, dtype=float) * (1.0 - np.asarray(hit_rate, dtype=float)), 1.0)
+
+
+def affinity_pays(even: RoutedCache, affinity: RoutedCache) -> bool:
+    """Whether the busiest worker computes less with affinity than any does without: (1 - hit) x imbalance."""
+    return (1.0 - affinity.hit_rate) * affinity.imbalance < (1.0 - even.hit_rate) * even.imbalance

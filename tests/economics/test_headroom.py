@@ -1,0 +1,43 @@
+"""N + k for GPUs, nodes and racks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.economics.headroom import Domains, slo_availability, spare_nodes, with_headroom
+from planner.errors import InputError
+
+SMALL = Domains(worker_gpus=2, node_gpus=8, rack_gpus=32)
+LARGE = Domains(worker_gpus=16, node_gpus=8, rack_gpus=32)
+
+
+def test_what_a_failure_takes_down() -> None:
+    assert [SMALL.lost_workers(f) for f in ("gpu", "node", "rack")] == [1, 4, 16]
+    assert [LARGE.lost_workers(f) for f in ("gpu", "node", "rack")] == [1, 1, 2]
+
+
+def test_workers_and_nodes_added() -> None:
+    assert with_headroom(np.array([5, 10]), SMALL, "node").tolist() == [9, 14]
+    assert with_headroom(5, LARGE, "gpu", 2) == 7
+    assert spare_nodes(5, SMALL, "gpu") == 1
+    assert spare_nodes(5, SMALL, "rack") == 4
+    assert spare_nodes(5, LARGE, "rack") == 4
+    with pytest.raises(InputError):
+        with_headroom(5, SMALL, "node", -1)
+    with pytest.raises(InputError):
+        Domains(8, 8, 4)
+
+
+@given(needed=st.integers(1, 30), spare=st.integers(0, 5), down=st.floats(1e-4, 0.2))
+def test_a_spare_never_lowers_availability(needed: int, spare: int, down: float) -> None:
+    here = slo_availability(needed + spare, needed, down)
+    assert 0 <= here <= 1
+    assert slo_availability(needed + spare + 1, needed, down) >= here - 1e-12
+
+
+def test_availability_without_spares_is_all_up() -> None:
+    assert slo_availability(3, 3, 0.1) == pytest.approx(0.9**3)
+    assert slo_availability(2, 3, 0.1) == 0.0

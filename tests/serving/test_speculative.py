@@ -1,0 +1,56 @@
+"""Acceptance to tokens a step, against published acceptance lengths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import InputError
+from planner.serving.speculative import (
+    acceptance_from_length,
+    extra_kv_tokens,
+    gap_quantile,
+    speculated,
+    step_distribution,
+    tokens_per_step,
+)
+
+
+def test_one_draft() -> None:
+    assert tokens_per_step([0.85]) == pytest.approx(1.85)
+    assert tokens_per_step([]) == 1.0
+    assert step_distribution([0.8, 0.5]) == pytest.approx([0.2, 0.4, 0.4])
+
+
+def test_deepseek_report_section_5_4_3() -> None:
+    # arXiv 2412.19437v2: second token accepted 85-90 % of the time, 1.8 times the tokens per second
+    for accepted in (0.85, 0.9):
+        found = speculated(0.05, 0.0505, 0.001, [accepted])
+        assert float(found.speedup) == pytest.approx(1.8, rel=0.05)
+
+
+@pytest.mark.parametrize(("drafts", "length"), [(1, 1.92), (2, 2.58), (3, 2.82), (4, 2.99), (5, 3.01)])
+def test_acceptance_lengths_of_tensorrt_llm(drafts: int, length: float) -> None:
+    # NVIDIA/TensorRT-LLM tech_blog/blog1, DeepSeek-R1 FP4 on 8 B200
+    accepted = acceptance_from_length(length, drafts)
+    assert tokens_per_step(accepted) == pytest.approx(length)
+    assert extra_kv_tokens(accepted) == pytest.approx(drafts + 1 - length)
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=6))
+def test_a_step_makes_between_one_and_all(acceptance: list[float]) -> None:
+    p = step_distribution(acceptance)
+    assert p.sum() == pytest.approx(1.0)
+    assert 1.0 <= tokens_per_step(acceptance) <= len(acceptance) + 1 + 1e-9
+
+
+def test_gaps_come_in_groups() -> None:
+    found = speculated(np.array([0.02]), 0.024, 0.002, [1.0])
+    assert found.tpot_s == pytest.approx(0.013)
+    assert found.within_step == pytest.approx(0.5)
+    assert gap_quantile([0.02, 0.05], [0.0, 1.0], [1.0], 0.4) == 0.0
+    assert gap_quantile([0.02, 0.05], [0.0, 1.0], [1.0], 0.75) == pytest.approx(0.035)
+    with pytest.raises(InputError):
+        step_distribution([1.2])
