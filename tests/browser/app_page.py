@@ -26,7 +26,19 @@ def set_limit(page: Page, metric: str, value: str) -> None:
     settled(page)
 
 
+_QUIET = """() => {
+  const app = document.querySelector('[data-testid=stApp]');
+  const busy = !app || app.dataset.testScriptState === 'running'
+    || document.querySelector('[data-testid=stStatusWidget], [data-stale=true]') !== null;
+  const now = performance.now();
+  if (busy || window.__quietSince === undefined) window.__quietSince = now;
+  return !busy && now - window.__quietSince > 400;
+}"""
+"""The app has not run for a while, and nothing on the page is left over from an earlier run."""
+
+
 def settled(page: Page) -> None:
-    """Waits until the app has run to its end."""
-    page.wait_for_function("document.querySelector('[data-testid=stStatusWidget]') === null")
-    page.wait_for_timeout(300)
+    """Waits until the app has run to its end: what was just done has a moment to start a run."""
+    page.wait_for_timeout(150)
+    page.evaluate("window.__quietSince = undefined")
+    page.wait_for_function(_QUIET, polling=50)

@@ -13,6 +13,7 @@ from tests.browser.app_page import answer, figures, limit, set_limit, settled
 from tests.ui.sample_config import CONFIG
 
 pytestmark = pytest.mark.browser
+FIVE = 5
 CHINESE = re.compile(r"[一-鿿]")
 SMALL = "s=" + links.pack(links.Linked(gallery.example("deepseek-r1-h200").scenario))
 """The address's parameter of an example that is planned in a moment."""
@@ -29,6 +30,7 @@ def start_from(page, name):
 def answered(page):
     """Waits for the plan page with its answer in full."""
     page.get_by_text(re.compile("Planner 0|规划器 0")).wait_for()
+    page.get_by_test_id("stMetricValue").nth(FIVE - 1).wait_for()
     settled(page)
 
 
