@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,8 @@ def template() -> Catalog:
     """Every translatable string of the pages and where it stands, those inside formatted strings included."""
     from babel.messages.catalog import Catalog
 
-    found = Catalog(project="planner", charset="utf-8")
+    # A fixed date: a catalogue changes when its messages do.
+    found = Catalog(project="planner", charset="utf-8", creation_date=datetime(2026, 1, 1, tzinfo=UTC))
     for file in sorted(UI.rglob("*.py")):
         for message in messages(file.read_text(encoding="utf-8")):
             found.add(message, None, [(f"planner/ui/{file.relative_to(UI).as_posix()}", 0)])
