@@ -70,6 +70,14 @@ def memory_fix(terms: MemoryTerms, alternative: str | None = None) -> str:
     return f"{short}; {' or '.join(ways)}"
 
 
+def longest_fix(short_gib: float, tokens: float, alternative: str | None) -> str:
+    """What would make one request of the longest length fit a cache that holds ``tokens`` tokens."""
+    ways = [f"a max_model_len of {tokens:,.0f} tokens fits"] if 1.0 <= tokens < np.inf else []
+    if alternative:
+        ways.append(alternative)
+    return "; ".join((f"short by {number(short_gib)} GiB of KV", " or ".join(ways) or "a larger worker"))
+
+
 def _own_ways(terms: MemoryTerms) -> Sequence[str]:
     ways = []
     share = terms.needed / terms.capacity
@@ -110,4 +118,7 @@ def nodes_fix(
         return None
     best = int(np.argmax(np.where(good, values, -np.inf)))
     nodes = int(np.ceil(load / values[best] - 1e-9))
-    return f"{nodes} node{'s' if nodes != 1 else ''} instead of {number(nodes_allowed)} ({describe(best)})"
+    count = f"{nodes} node{'s' if nodes != 1 else ''}"
+    if nodes <= nodes_allowed:
+        return f"{describe(best)} needs {count}"
+    return f"{count} instead of {number(nodes_allowed)} ({describe(best)})"

@@ -12,7 +12,14 @@ from planner.layout.legality import legal
 from planner.memory.budget import MemoryBudget
 from planner.model.precision import FORMATS
 from planner.search.aggregated import Fitting, budget_of, fit, fitting_layouts, smallest_chunk
-from planner.search.fixes import MemoryTerms, fitting_alternative, latency_fix, memory_fix, nodes_fix
+from planner.search.fixes import (
+    MemoryTerms,
+    fitting_alternative,
+    latency_fix,
+    longest_fix,
+    memory_fix,
+    nodes_fix,
+)
 from planner.search.judge import latency_ms
 from planner.search.plan_schema import Layout, NearestMiss, Rejection
 from planner.search.rejections import (
@@ -76,6 +83,10 @@ def _too_small(s: Setup, hw: Hardware, fitting: Fitting) -> list[RejectionGroup]
         example = f"{layouts.describe(i)} on {hw.id}: {sentence(reason, needed, there)}"
         term = "kv"
     alternative = _layout_that_fits(s, hw, fitting)
+    fix = memory_fix(_terms(s, memory, i), alternative)
+    if term == "kv":
+        per_token = float(memory.kv_bytes_per_token[i])
+        fix = longest_fix(needed - there, there * GIB / per_token if per_token else np.inf, alternative)
     return [
         RejectionGroup(
             reason=reason.id,
@@ -84,7 +95,7 @@ def _too_small(s: Setup, hw: Hardware, fitting: Fitting) -> list[RejectionGroup]
             available=there,
             unit=reason.unit,
             example=example,
-            fix=memory_fix(_terms(s, memory, i), alternative),
+            fix=fix,
             term=term,
         )
     ]

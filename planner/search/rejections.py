@@ -207,6 +207,8 @@ def merge(groups: Sequence[RejectionGroup]) -> tuple[RejectionGroup, ...]:
 
 def sentence(reason: Reason, needed: float, available: float) -> str:
     """The reason in words with its numbers."""
+    if reason.id.startswith("slo_") and not np.isfinite(needed):
+        return "no steady state: the load is more than the workers pass"
     want, have = told_apart(needed, available)
     return reason.text.format(needed=want, available=have)
 

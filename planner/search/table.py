@@ -76,7 +76,8 @@ class Workers:
     def describe(self, i: int) -> str:
         """Row ``i`` in words."""
         name = f"{self.layouts.describe(i)} on {self.hardware.id}"
-        return f"{name} at {self.concurrency[i]:,.0f} requests per worker"
+        count = f"{self.concurrency[i]:,.0f}"
+        return f"{name} at {count} request{'' if count == '1' else 's'} per worker"
 
 
 @dataclass(frozen=True)

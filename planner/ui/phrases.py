@@ -110,6 +110,7 @@ WHY = (
     N_("TPOT is {needed} ms, the limit {available} ms"),
     N_("a whole request takes {needed} ms, the limit is {available} ms"),
     N_("the load is {needed} requests/s, {available} are reached"),
+    N_("no steady state: the load is more than the workers pass"),
     N_("no operator times for this accelerator and format"),
     N_("the completion rate must be {needed}, {available} is reached"),
     N_("attention DP and EP need routed experts; replicas of a dense model are separate workers"),
@@ -164,6 +165,11 @@ FIXES = (
     N_("{who} reaches a {metric} of {a} ms"),
     N_("{a} nodes instead of {b} ({who})"),
     N_("{a} node instead of {b} ({who})"),
+    N_("{who} needs {a} nodes"),
+    N_("{who} needs {a} node"),
+    N_("short by {n} GiB of KV"),
+    N_("a max_model_len of {n} tokens fits"),
+    N_("a larger worker"),
 )
 
 SENTENCES = (

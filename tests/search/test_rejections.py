@@ -47,7 +47,7 @@ def test_nan_is_a_failure() -> None:
     judge.check("slo_ttft", [np.nan, 1.0], 2.0)
     entry = group(judge.done(), str)[0]
     assert (entry.count, entry.needed, entry.available) == (1, None, 2.0)
-    assert "unknown" in entry.example
+    assert "no steady state" in entry.example
 
 
 def test_nearest_misses_prefer_what_passed_more() -> None:
