@@ -28,13 +28,15 @@ def sheet_command(
     if words[0] == "template":
         if len(words) != 2:
             raise InputError("sheet template", " ".join(words[1:]), "one file: OUT.xlsx")
-        return _template(Path(words[1]))
+        return _template(Path(words[1]), as_json)
     if len(words) != 1 or out is None:
         raise InputError("sheet", " ".join(words), "PLAN.yaml --out PLAN.xlsx, or run IN.xlsx OUT.xlsx")
     from planner.export.workbook.plan_book import write_plan_book
 
     write_plan_book(read_plan(Path(words[0])), out)
     log(f"workbook written to {out}")
+    if as_json:
+        print_json({"out": str(out)})
     return 0
 
 
@@ -54,7 +56,7 @@ def _run(source: Path, target: Path, as_json: bool) -> int:
     return EXIT_BAD_INPUT if counts.get("error") else 0
 
 
-def _template(target: Path) -> int:
+def _template(target: Path, as_json: bool) -> int:
     from planner.export.workbook.table_book import template
     from planner.sheet.rows import COLUMNS
 
@@ -70,4 +72,6 @@ def _template(target: Path) -> int:
     }
     template(target, {name: column.meaning for name, column in COLUMNS.items()}, example)
     log(f"table to fill in written to {target}")
+    if as_json:
+        print_json({"out": str(target)})
     return 0

@@ -150,10 +150,25 @@ def catalog_with_models(models: Path | None, overlay: Path | None) -> Iterator[C
             for entry in below.iterdir():
                 if entry.name not in ("models", "model_specs"):
                     (joined / entry.name).symlink_to(entry.resolve())
+        linked: dict[str, Path] = {}
         for path in (p for folder in folders for p in sorted(folder.glob("*.y*ml"))):
-            (own / path.name).unlink(missing_ok=True)
-            (own / path.name).symlink_to(path.resolve())
+            id = _model_id(path)
+            entry = own / f"{id}.yaml"
+            if id in linked and linked[id].parent == path.parent:
+                raise InputError(f"{path}: id", id, f"an id of its own: {linked[id].name} has this one")
+            linked[id] = path
+            entry.unlink(missing_ok=True)
+            entry.symlink_to(path.resolve())
         yield Catalog(joined)
+
+
+def _model_id(path: Path) -> str:
+    """The id that a specification states: its file may have any name (``planner import-model --out``)."""
+    from planner.catalog.files import read_yaml
+    from planner.catalog.model_spec import ModelSpec
+    from planner.catalog.validation import validate
+
+    return validate(ModelSpec, read_yaml(path), str(path)).id
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

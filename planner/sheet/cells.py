@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InfeasibleError, InputError
@@ -210,7 +212,8 @@ def _layout(tp: int, pp: int, attention_dp: int, ep: int, moe_tp: int | None) ->
 
 def _whole(name: str, value: Any) -> int:
     """Spreadsheets hand over 8.0 for 8; anything else that is not a whole number of at least 1 is refused."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < 1:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not (isinstance(value, Integral) or math.isfinite(value)) or value != int(value) or value < 1:
         raise InputError(name, value, "a whole number of at least 1")
     return int(value)
 

@@ -61,5 +61,11 @@ def test_further_models_join_the_catalogue(tmp_path: Path) -> None:
         assert known.model("extra").id == "extra"
     with catalog_with_models(None, None) as known:
         assert known is catalog()
+    (models / "named-otherwise.yaml").write_text(text.replace("id: qwen3-8b", "id: further", 1))
+    with catalog_with_models(models, None) as known:
+        assert known.model("further").id == "further"
+    (models / "twice.yaml").write_text(text.replace("id: qwen3-8b", "id: further", 1))
+    with pytest.raises(InputError, match="named-otherwise"), catalog_with_models(models, None):
+        pass
     with pytest.raises(InputError, match="--models"), catalog_with_models(tmp_path / "none", None):
         pass

@@ -45,7 +45,8 @@ def test_what_is_wrong_is_a_sentence(plan_file: Path, capsys: pytest.CaptureFixt
 
 def test_sheet(plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "plan.xlsx"
-    assert run(["sheet", str(plan_file), "--out", str(out)]) == 0
+    assert run(["sheet", str(plan_file), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"out": str(out)}
     assert openpyxl.load_workbook(out).sheetnames[0] == "Summary"
     assert run(["sheet", str(plan_file)]) == 2
     assert run(["sheet", "run", "one.xlsx"]) == 2

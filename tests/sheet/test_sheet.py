@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from planner import sheet
@@ -38,7 +39,8 @@ def test_concurrency_falls_with_length() -> None:
 
 
 def test_spreadsheet_numbers_are_whole_numbers() -> None:
-    assert sheet.kv_bytes_per_token("deepseek-v3", tp=8.0) == 70272.0  # type: ignore[arg-type]
+    for eight in (8.0, np.int64(8), np.float64(8)):
+        assert sheet.kv_bytes_per_token("deepseek-v3", tp=eight) == 70272.0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,8 @@ def test_spreadsheet_numbers_are_whole_numbers() -> None:
         (lambda: sheet.kv_bytes_per_token("deepseek-v3", kv="int3"), "int3"),
         (lambda: sheet.kv_bytes_per_token("deepseek-v3", tp=0), "tp"),
         (lambda: sheet.weights_gib("deepseek-v3", tp=1.5), "tp"),  # type: ignore[arg-type]
+        (lambda: sheet.tpot_ms("llama-3.1-8b", "dgx-h100", float("nan"), 10, 10), "concurrency: got nan"),
+        (lambda: sheet.tpot_ms("llama-3.1-8b", "dgx-h100", float("inf"), 10, 10), "concurrency: got inf"),
         (lambda: sheet.weights_gib("deepseek-v3", "fp99"), "fp99"),
         (lambda: sheet.weights_gib("deepseek-v3", tp=8, ep=3), "ep"),
         (lambda: sheet.max_concurrency("deepseek-v3", "h2000", 10, 10), "h200"),
