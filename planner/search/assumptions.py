@@ -27,7 +27,7 @@ def _percentiles(s: Setup) -> list[str]:
         ]
     cv = s.scenario.workload.arrival.gap_cv() or 1.0
     lines = [
-        f"Percentiles are those of a steady stream of requests (CV of the gaps {cv:g}) spread at random over the "
+        f"Percentiles are those of a steady stream of requests (CV of the gaps {cv:g}) spread over the least loaded "
         "workers; closed forms, checked by planner replay.",
         "A request that finds no KV slot waits for one; the completion rate counts it as refused.",
     ]

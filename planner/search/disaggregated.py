@@ -24,14 +24,14 @@ from planner.search.aggregated import (
 )
 from planner.search.grids import operating_points
 from planner.search.judge import judge
-from planner.search.loaded import Loaded, decode_load, rates, slopes
+from planner.search.loaded import Loaded, decode_load, slopes, stream_cv
 from planner.search.outcome import outcome_of
 from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
-from planner.serving.latency import PrefillPool
 from planner.serving.split import split_at_rate
+from planner.serving.ttft import PrefillPool
 from planner.serving.worker import decode_work, prefill_pool_steps
 
 Array = NDArray[np.float64]
@@ -173,8 +173,9 @@ def disaggregated_deployments(
     p_workers = _counted(p.workers, np.ceil(rate / (load * p.worker_rps) - 1e-9))
     transfer = transfer_seconds(s, p_workers, d_workers)
     if s.in_flight is None:
-        pool_rate, pool_cv = rates(s, p_workers.count)
-        pool = PrefillPool(pool_rate, pool_cv, p.servers, p.step_s, p.growth, np.broadcast_to(transfer, rate.shape))
+        servers = p_workers.count * p.servers
+        sent = np.broadcast_to(transfer, rate.shape)
+        pool = PrefillPool(rate, stream_cv(s), servers, p.step_s, p.growth, sent)
         loaded = Loaded(decode_load(s, d_workers, d.step_s, d.growth, d.servers), pool)
         busy = pool.utilisation
         worker_rps = d.worker_rps

@@ -15,11 +15,12 @@ from planner.search.table import Workers
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.closed_percentiles import closed_percentiles
 from planner.serving.goodput import good_share
-from planner.serving.latency import EVERYTHING, LoadResult, PrefillPool, percentiles
+from planner.serving.latency import EVERYTHING, LoadResult, percentiles
 from planner.serving.open_loop import WorkerLoad
 from planner.serving.quantiles import LEVELS
 from planner.serving.queues import worker_cv
 from planner.serving.rows import put
+from planner.serving.ttft import PrefillPool
 from planner.serving.worker import WorkerSteps, WorkerTimes, decode_work
 from planner.units import MILLISECOND
 
@@ -258,8 +259,14 @@ def rates(s: Setup, count: NDArray[np.int64]) -> tuple[Array, Array]:
     rate = np.nan if s.rate_rps is None else float(s.rate_rps)
     cv = s.scenario.workload.arrival.gap_cv()
     workers = np.maximum(count, 1)
-    routed = np.array(1.0) if cv is None or cv == 1.0 else worker_cv(cv, workers, "random")
+    routed = np.array(1.0) if cv is None or cv == 1.0 else worker_cv(cv, workers)
     return rate / workers, routed
+
+
+def stream_cv(s: Setup) -> Array:
+    """CV of the gaps between all requests; 1 in a closed loop, where it is not used."""
+    cv = s.scenario.workload.arrival.gap_cv()
+    return np.array(1.0 if cv is None else float(cv))
 
 
 def judged(s: Setup) -> dict[str, tuple[str, ...]]:

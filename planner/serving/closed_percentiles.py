@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.closed_loop import LoopTimes
-from planner.serving.latency import EVERYTHING, LoadResult, own_prompt_part, spread_of
+from planner.serving.latency import EVERYTHING, LoadResult, spread_of
 from planner.serving.open_loop import Flow, WorkerLoad, work_moments
 from planner.serving.quantiles import Part, waiting_part
 from planner.serving.queues import Wait
+from planner.serving.ttft import own_prompt_part
 
 Array = NDArray[np.float64]
 

@@ -66,6 +66,20 @@ class LengthShape:
         part = np.minimum(at - below, 1.0)
         return np.asarray(table[below] * (1.0 - part) + table[below + 1] * part)
 
+    def survival(self, x: ArrayLike) -> Array:
+        """Part of lengths above ``x`` (over the mean); broadcasts."""
+        if self.values.size == 1:
+            return np.asarray(np.asarray(x, dtype=float) < self.values[0], dtype=float)
+        distinct, above = self._survival_table
+        return np.interp(np.asarray(x, dtype=float), distinct, above, left=1.0, right=0.0)
+
+    @cached_property
+    def _survival_table(self) -> tuple[Array, Array]:
+        distinct, index = np.unique(self.values, return_index=True)
+        before = np.concatenate([[0.0], np.cumsum(self.weights)])[index]
+        share = np.diff(np.append(before, 1.0))
+        return distinct, 1.0 - before - 0.5 * share
+
     @cached_property
     def _table(self) -> Array:
         levels = 1.0 - np.exp(-np.linspace(0.0, TAIL, 257))

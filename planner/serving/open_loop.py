@@ -173,8 +173,8 @@ def flow(load: WorkerLoad) -> Flow:
             theta = np.minimum(often * added, 1.0 - 1e-9)
             full = riding + start_s + work / load.chunks * (most / lanes)
             used = lam * load.chunks / most * full
-            # Paused decodes leave nothing to gain but fuller steps; a queue that is short does not fill them.
-            served = np.where(pause, np.maximum(used, theta), used)
+            # Paused decodes leave nothing to gain but fuller steps; a queue fills them if they hold several prompts.
+            served = np.where(pause, used + np.maximum(theta - used, 0.0) / most, used)
             backlog = queue_wait(lam, load.arrival_cv, served / lam, second - 1.0, third / np.square(second))
             part = _interrupted_part(pause, lam * (1.0 - backlog.probability), decode, theta, often, added)
             gap = theta * decode / ((1.0 - theta) * part)

@@ -30,6 +30,8 @@ class Part:
     """The part's own quantile at a probability."""
     chance: Array | None = None
     """Probability of being above zero, where that is not 1."""
+    survival: Callable[[Array], Array] | None = None
+    """Probability of being above a time, (n,) each."""
 
 
 def sum_quantile(parts: Sequence[Part], p: float) -> Array:
@@ -133,8 +135,13 @@ def waiting_part(mean: Array, probability: Array, scv: Array, served: Array | fl
         reached = scale * np.log(np.maximum(chance / (1.0 - p), 1.0)) ** power
         return np.asarray(np.maximum(reached - served, 0.0))
 
+    def survival(t: Array) -> Array:
+        """Of the wait itself, before ``served`` is taken off."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.asarray(chance * np.exp(-((np.maximum(t, 0.0) / scale) ** (1.0 / power))))
+
     if isinstance(served, float) and served == 0.0:
-        return Part(mean, np.square(delayed) * chance * (spread + 1.0 - chance), quantile, chance)
+        return Part(mean, np.square(delayed) * chance * (spread + 1.0 - chance), quantile, chance, survival)
     from scipy.special import gammaincc
 
     with np.errstate(over="ignore", under="ignore"):
@@ -142,7 +149,8 @@ def waiting_part(mean: Array, probability: Array, scv: Array, served: Array | fl
         left = gammaincc(power, y)
     later = np.maximum(chance * np.exp(-y), 1e-300)
     beyond = mean * left
-    return Part(beyond, np.square(beyond) * (2.0 / np.maximum(later, 1e-12) - 1.0) + 1e-30, quantile, later)
+    spread = np.square(beyond) * (2.0 / np.maximum(later, 1e-12) - 1.0) + 1e-30
+    return Part(beyond, spread, quantile, later, lambda t: survival(np.maximum(t, 0.0) + served))
 
 
 SCV_RANGE = (0.05, 15.0)

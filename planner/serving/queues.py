@@ -16,17 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 from planner.errors import InputError
 
 Array = NDArray[np.float64]
-Routing = Literal["round_robin", "random"]
+Routing = Literal["least_loaded", "round_robin", "random"]
 
 
-def worker_cv(cv: ArrayLike, workers: ArrayLike, routing: Routing = "round_robin") -> Array:
+def worker_cv(cv: ArrayLike, workers: ArrayLike, routing: Routing = "least_loaded") -> Array:
     """CV of the gaps at one of ``workers`` that share a stream of CV ``cv``.
 
     Round robin: a worker's gap is the sum of as many gaps, cv / sqrt(workers) (exact for independent gaps). Random:
-    thinning, cv_w^2 = 1 + (cv^2 - 1) / workers (exact).
+    thinning, cv_w^2 = 1 + (cv^2 - 1) / workers (exact). Least loaded: a burst spreads as in round robin, but nothing
+    becomes smoother than Poisson, as workers are chosen by what they hold and not in turn.
     """
     c2, n = np.square(np.asarray(cv, dtype=float)), np.asarray(workers, dtype=float)
-    return np.sqrt(c2 / n if routing == "round_robin" else 1.0 + (c2 - 1.0) / n)
+    if routing == "random":
+        return np.sqrt(1.0 + (c2 - 1.0) / n)
+    return np.sqrt(c2 / n) if routing == "round_robin" else np.sqrt(np.maximum(c2 / n, np.minimum(c2, 1.0)))
 
 
 FANO = (0.22, 0.4, 0.1)

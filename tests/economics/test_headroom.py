@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.economics.headroom import Domains, slo_availability, spare_nodes, with_headroom
@@ -31,6 +31,7 @@ def test_workers_and_nodes_added() -> None:
         Domains(8, 8, 4)
 
 
+@settings(deadline=None)
 @given(needed=st.integers(1, 30), spare=st.integers(0, 5), down=st.floats(1e-4, 0.2))
 def test_a_spare_never_lowers_availability(needed: int, spare: int, down: float) -> None:
     here = slo_availability(needed + spare, needed, down)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.economics.sizing import Fleet, day_size, scaled_profile, smallest_fleet
@@ -15,6 +15,7 @@ def _carried(workers: int) -> float:
     return 2.0 * workers * (1.0 - 0.3 / workers)
 
 
+@settings(deadline=None)
 @given(st.floats(0.1, 5000.0))
 def test_the_smallest_fleet_carries_and_one_fewer_does_not(rate: float) -> None:
     count = smallest_fleet(rate, _carried)

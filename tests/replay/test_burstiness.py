@@ -41,7 +41,7 @@ def test_burstiness_costs_gpus_and_the_replay_agrees(cat: Catalog) -> None:
     assert fleets[BURSTY_CV].gpus > fleets[1.0].gpus
 
     def ttft_p95_ms(fleet: Candidate, cv: float) -> float:
-        answer = replay_scenario(_scenario(cv), candidate=fleet, requests=8_000, seed=1, catalog=cat)
+        answer = replay_scenario(_scenario(cv), candidate=fleet, requests=24_000, seed=1, catalog=cat)
         return float(answer.replayed.summary()["ttft_ms"]["p95"])
 
     assert ttft_p95_ms(fleets[1.0], 1.0) <= TTFT_LIMIT_MS

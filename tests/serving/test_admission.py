@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -53,6 +53,7 @@ def test_a_cached_prompt_needs_fewer_blocks() -> None:
     assert admit(STATE, replace(REQUEST, cached_tokens=800), POLICY).needed_blocks == 25
 
 
+@settings(deadline=None)
 @given(
     prompt=st.integers(1, 4000),
     expected=st.integers(0, 1000),

@@ -11,9 +11,10 @@ from serving.loads import ANSWERS, DECODE_S, FIXED, SLOPE_S, load
 from planner.serving.closed_loop import aggregated
 from planner.serving.closed_percentiles import closed_percentiles
 from planner.serving.goodput import good_share, within
-from planner.serving.latency import METRICS, PrefillPool, joined, percentiles
+from planner.serving.latency import METRICS, joined, percentiles
 from planner.serving.open_loop import flow
 from planner.serving.quantiles import LEVELS
+from planner.serving.ttft import PrefillPool
 
 RATES = st.floats(0.05, 10.0)
 CVS = st.sampled_from([0.5, 1.0, 2.0, 4.0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -59,6 +59,7 @@ def test_a_full_queue_waits_for_ever() -> None:
     assert np.all(np.isinf(queue_wait(np.array([1.0, 2.0]), 1.0, 1.0, 1.0, 1.5).mean))
 
 
+@settings(deadline=None)
 @given(rho=RHO, cv=CV, scv=st.floats(0.0, 5.0))
 def test_waits_rise_with_load_and_burstiness(rho: float, cv: float, scv: float) -> None:
     third = 1.0 + scv
@@ -90,6 +91,7 @@ def test_erlang_b_of_the_tables(slots: int, load: float, blocked: float) -> None
     assert erlang_b(slots, load) == pytest.approx(blocked, abs=2e-4)
 
 
+@settings(deadline=None)
 @given(slots=st.integers(1, 300), load=st.floats(0.1, 400.0))
 def test_erlang_b_is_its_recursion(slots: int, load: float) -> None:
     blocked = 1.0
@@ -120,7 +122,9 @@ def test_priorities() -> None:
 
 
 def test_sharing_a_stream() -> None:
-    assert worker_cv(4.0, 4) == pytest.approx(2.0)
+    assert worker_cv(4.0, 4, "round_robin") == pytest.approx(2.0)
+    assert worker_cv(4.0, np.array([4, 64])) == pytest.approx([2.0, 1.0])
+    assert worker_cv(0.5, 3) == pytest.approx(0.5)
     assert worker_cv(4.0, 4, "random") == pytest.approx(np.sqrt(1 + 15 / 4))
     assert worker_cv(1.0, 7, "random") == pytest.approx(1.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
@@ -39,6 +39,7 @@ def test_acceptance_lengths_of_tensorrt_llm(drafts: int, length: float) -> None:
     assert extra_kv_tokens(accepted) == pytest.approx(drafts + 1 - length)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.0, 1.0), max_size=6))
 def test_a_step_makes_between_one_and_all(acceptance: list[float]) -> None:
     p = step_distribution(acceptance)

@@ -1,0 +1,237 @@
+"""Parts of the time to first token, of workers that prefill and decode and of separate pools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.serving.open_loop import Flow, WorkerLoad, work_moments, work_shares
+from planner.serving.quantiles import Level, Part, gamma_part, uniform_part, waiting_part
+from planner.serving.queues import fano, queue_wait
+from planner.serving.slots import slot_part
+
+Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class PrefillPool:
+    """Workers that only process prompts, all those of a disaggregated deployment; arrays (n,)."""
+
+    rate_rps: Array
+    """Arrivals at the whole pool."""
+    arrival_cv: Array
+    servers: Array
+    """Prompts that the pool processes side by side; a request goes to the least loaded worker."""
+    prompt_s: Array
+    """Seconds for a prompt of mean length."""
+    quadratic_share: Array
+    transfer_s: Array
+    """Exposed KV transfer of a prompt of mean length."""
+
+    @property
+    def utilisation(self) -> Array:
+        return np.asarray(self.rate_rps * self.prompt_s / self.servers)
+
+
+def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
+    """Parts of TTFT, and those of the wait before the first step that carries the prompt.
+
+    With V the prompt work found, in seconds of full steps: the prompt starts when less than one full step is ahead,
+    (V - S)+. TTFT adds all of V but the decodes of steps that are not full: k V + (1 - k) (V - S)+, k the prompts' part
+    of a full step. Prompts behind one's own lengthen the step in which its last token is computed.
+    """
+    lam, pause = np.asarray(load.rate_rps, dtype=float), load.decodes_pause
+    second, _ = work_moments(load)
+    ahead = _backlog_part(f, 0.0)
+    beyond = _backlog_part(f, f.full_step_s)
+    kept = np.where(pause, 1.0, np.minimum(f.prompt_work_s / np.maximum(f.utilisation / lam, 1e-300), 1.0))
+    work_ahead = mixed_part(ahead, beyond, kept, f.full_step_s)
+
+    poll = f.decode_s * load.poll_steps
+    busy, long = _steps_under_way(load, f, poll)
+    look = uniform_part(0.5 * poll)
+    in_progress = _residual_part(poll, long, busy)
+    meanwhile = np.minimum(lam * in_progress.mean, np.maximum(load.most_prompts - 1.0, 0.0))
+    each = f.prompt_work_s / load.lanes
+    # Steps with room for several prompts: what counts is the step under way and what came with one, not a queue. In
+    # between, the queue's work takes longer than in full steps, in proportion.
+    batched = in_progress.mean - look.mean + meanwhile * each + beyond.mean
+    longer = np.maximum(batched / np.maximum(work_ahead.mean, 1e-300), 1.0)
+    roomy = longer > ROOMY
+    look = either_part(roomy, in_progress, look)
+    work_ahead = either_part(roomy, beyond, scaled_part(work_ahead, np.minimum(longer, ROOMY)))
+    together = np.where(roomy, meanwhile, 0.0)
+
+    burst = 0.5 * (fano(load.arrival_cv, lam * f.full_step_s) - 1.0) * (1.0 - f.alone)
+    behind = np.minimum(together + meanwhile + np.maximum(burst, 0.0), np.maximum(load.most_prompts - 1.0, 0.0))
+    others = gamma_part(behind * each, behind * np.square(each) * second + 1e-30)
+
+    prompt = own_prompt_part(load, f, second)
+    slot = slot_part(load, f)
+    return [look, work_ahead, others, slot, prompt], [in_progress, beyond, slot]
+
+
+def own_prompt_part(load: WorkerLoad, f: Flow, second: Array) -> Part:
+    """From the first step of a prompt to its first token: its own work, and the decodes that ride along.
+
+    ``second`` is the second moment of the work over its mean. A step takes no less than a decode of few sequences.
+    """
+    pause = load.decodes_pause
+    linear, curved = (f.prompt_work_s * share for share in work_shares(load))
+    floor = np.maximum(load.decode_step_s - load.decode_step_slope_s * load.reference_occupancy, 0.0)
+
+    budget = load.budget
+
+    def own(p: Level) -> Array:
+        x = load.prompts.quantile(p)
+        work = linear * x + curved * x * x
+        steps = np.maximum(x / budget, 1.0)
+        work = work + f.fixed_s * steps
+        return np.where(pause, np.maximum(work, floor), work + f.decode_s * steps)
+
+    riding = f.fixed_s + np.where(pause, 0.0, f.decode_s)
+    stretch = 1.0 + np.where(load.chunks > 1.0, riding * load.chunks / np.maximum(f.prompt_work_s, 1e-300), 0.0)
+
+    def survival(t: Array) -> Array:
+        one_step = budget * (linear + curved * budget) + riding
+        short = t <= one_step
+        slope = np.where(short, linear, linear + riding / budget)
+        return load.prompts.survival(_solve(curved, slope, np.where(short, t - riding, t)))
+
+    variance = np.square(f.prompt_work_s * stretch) * (second - 1.0) + 1e-30
+    return Part(f.own_prompt_s, variance, own, survival=survival)
+
+
+def _solve(curved: Array, linear: Array, time: Array) -> Array:
+    """Root x >= 0 of linear x + curved x^2 = time; 0 where time is not above 0."""
+    t = np.maximum(time, 0.0)
+    return np.asarray(2.0 * t / np.maximum(linear + np.sqrt(np.square(linear) + 4.0 * curved * t), 1e-300))
+
+
+def split_parts(load: WorkerLoad, f: Flow, pool: PrefillPool) -> tuple[list[Part], list[Part]]:
+    """TTFT of a disaggregated deployment: GI/G/c in front of the prefill worker, prompt, transfer, decode's look."""
+    alike = replace(load, quadratic_share=pool.quadratic_share)
+    second, third = work_moments(alike)
+    shape, convex = load.prompts, 1.0 + pool.quadratic_share * load.prompts.scv
+    mean = pool.prompt_s * convex
+    linear, curved = (mean * share for share in work_shares(alike))
+    found = queue_wait(pool.rate_rps, pool.arrival_cv, mean, second - 1.0, third / np.square(second), pool.servers)
+    ahead = waiting_part(
+        np.where(np.isfinite(found.mean), found.mean, 0.0) + 0.0 * f.occupancy, found.probability, found.delayed_scv
+    )
+    look = uniform_part(0.5 * f.decode_s * load.poll_steps)
+
+    def own(p: Level) -> Array:
+        x = shape.quantile(p)
+        return np.asarray((linear + pool.transfer_s) * x + curved * x * x)
+
+    spread = np.square(mean) * (second - 1.0) + np.square(pool.transfer_s) * shape.scv
+    prompt = Part(
+        mean + pool.transfer_s,
+        spread + 1e-30,
+        own,
+        survival=lambda t: shape.survival(_solve(curved, linear + pool.transfer_s, t)),
+    )
+    slot = slot_part(load, f)
+    return [look, ahead, slot, prompt], [ahead, slot]
+
+
+def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Array]:
+    """Part of the time in which the step under way carries prompts, and such a step's length as an arrival sees it.
+
+    Mixed: steps S = D + w N, N the prompts that came in the step before: mean D / (1 - theta), variance
+    w^2 L S E[y^2] / E[y] F / (1 - theta^2), y the prompt tokens of a step; an arrival sees E[S^2] / E[S]. Never above a
+    full step.
+    """
+    lam, theta = np.asarray(load.rate_rps, dtype=float), f.prefill_share
+    step = np.where(load.decodes_pause, 0.0, f.decode_s) + f.added_s
+    busy = np.minimum(lam * f.steps_per_prompt / f.batch * step, 1.0)
+    piece = load.prompts.step_load(load.budget)
+    average = f.decode_s / (1.0 - theta)
+    excess = theta * f.prompt_work_s / load.lanes * piece * fano(load.arrival_cv, lam * average) / (1.0 - theta**2)
+    mixed = (average + excess - (1.0 - busy) * poll) / np.maximum(busy, 1e-12)
+    paused = f.fixed_s + f.prompt_work_s * np.maximum(piece, f.batch / f.steps_per_prompt / load.lanes)
+    seen = np.where(load.decodes_pause, paused, mixed)
+    return busy, np.clip(seen, step, np.maximum(f.full_step_s, step))
+
+
+ROOMY = 1.5
+"""Ratio of the work that an arrival finds in steps with room to that of full steps, from which on there is no queue to
+speak of."""
+
+
+def scaled_part(part: Part, factor: Array) -> Part:
+    """A part times a factor."""
+    inner = part.survival
+    return Part(
+        part.mean * factor,
+        part.variance * np.square(factor),
+        lambda p: factor * part.quantile(p),
+        part.chance,
+        None if inner is None else lambda t: inner(t / factor),
+    )
+
+
+def either_part(first: BoolArray, one: Part, other: Part) -> Part:
+    """``one`` where ``first``, else ``other``."""
+    mine, theirs = one.survival, other.survival
+    both = mine is not None and theirs is not None
+
+    def survival(t: Array) -> Array:
+        assert mine is not None
+        assert theirs is not None
+        return np.where(first, mine(t), theirs(t))
+
+    return Part(
+        np.where(first, one.mean, other.mean),
+        np.where(first, one.variance, other.variance),
+        lambda p: np.where(first, one.quantile(p), other.quantile(p)),
+        np.where(first, one.chance, other.chance) if one.chance is not None and other.chance is not None else None,
+        survival if both else None,
+    )
+
+
+def _backlog_part(f: Flow, served: Array | float) -> Part:
+    """Prompt work found beyond ``served`` seconds."""
+    mean = np.where(f.stable, f.backlog.mean, 0.0)
+    return waiting_part(mean, f.backlog.probability, f.backlog.delayed_scv, served)
+
+
+def mixed_part(whole: Part, beyond: Part, kept: Array, served: Array) -> Part:
+    """``kept`` of a wait and the rest of what exceeds ``served``; both move together, so quantiles add."""
+    rest = 1.0 - kept
+    mean = kept * whole.mean + rest * beyond.mean
+    deviation = kept * np.sqrt(whole.variance) + rest * np.sqrt(beyond.variance)
+    inner = whole.survival
+    assert inner is not None
+
+    def survival(t: Array) -> Array:
+        short = t <= kept * served
+        return inner(np.where(short, t / np.maximum(kept, 1e-12), t + rest * served))
+
+    return Part(
+        mean,
+        np.square(deviation),
+        lambda p: kept * whole.quantile(p) + rest * beyond.quantile(p),
+        whole.chance,
+        survival,
+    )
+
+
+def _residual_part(short: Array, long: Array, share: Array) -> Part:
+    """What is left of the step under way: uniform in a step of ``long`` seconds for ``share`` of the time, else in one
+    of ``short`` (<= long)."""
+    long = np.maximum(long, short)
+    mean = 0.5 * ((1.0 - share) * short + share * long)
+    variance = ((1.0 - share) * np.square(short) + share * np.square(long)) / 3.0 - np.square(mean)
+    share = np.maximum(share, 1e-12)
+
+    def quantile(p: Level) -> Array:
+        left = 1.0 - p
+        inside = p / ((1.0 - share) / short + share / long)
+        return np.where(left < share * (1.0 - short / long), long * (1.0 - left / share), inside)
+
+    return Part(mean, variance + 1e-30, quantile)
