@@ -56,13 +56,13 @@ def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
     in_progress = _residual_part(poll, long, busy)
     meanwhile = np.minimum(lam * in_progress.mean, np.maximum(load.most_prompts - 1.0, 0.0))
     each = f.prompt_work_s / load.lanes
-    # Steps with room for several prompts: what counts is the step under way and what came with one, not a queue. In
-    # between, the queue's work takes longer than in full steps, in proportion.
+    # Steps with room for many prompts: what counts is the step under way and what came with one; a queue is what does
+    # not fit. With less room a queue forms, and its work takes longer than in full steps, in proportion.
     batched = in_progress.mean - look.mean + meanwhile * each + beyond.mean
     longer = np.maximum(batched / np.maximum(work_ahead.mean, 1e-300), 1.0)
-    roomy = longer > ROOMY
+    roomy = np.broadcast_to(load.most_prompts >= ROOMY, longer.shape)
     look = either_part(roomy, in_progress, look)
-    work_ahead = either_part(roomy, beyond, scaled_part(work_ahead, np.minimum(longer, ROOMY)))
+    work_ahead = either_part(roomy, beyond, scaled_part(work_ahead, longer))
     together = np.where(roomy, meanwhile, 0.0)
 
     burst = 0.5 * (fano(load.arrival_cv, lam * f.full_step_s) - 1.0) * (1.0 - f.alone)
@@ -158,9 +158,8 @@ def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Arr
     return busy, np.clip(seen, step, np.maximum(f.full_step_s, step))
 
 
-ROOMY = 1.5
-"""Ratio of the work that an arrival finds in steps with room to that of full steps, from which on there is no queue to
-speak of."""
+ROOMY = 4.0
+"""Prompts of mean length that a step has room for, from which on those that wait share the next one."""
 
 
 def scaled_part(part: Part, factor: Array) -> Part:
