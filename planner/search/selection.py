@@ -133,7 +133,8 @@ def frontier(feasible: Feasible) -> list[Key]:
     names: list[tuple[str, Direction]] = [("gpus", "min"), ("goodput_rps", "max"), ("ttft_s", "min"), ("tbt_s", "min")]
     objectives, directions = [feasible.column(n) for n, _ in names], [d for _, d in names]
     cost = feasible.column("usd_per_mtok")
-    if np.isfinite(cost).any():  # a price that is not known takes no part in the comparison
+    # a price that is not known, or of nothing, takes no part in the comparison
+    if np.isfinite(cost).any() and np.nanmin(cost) > 0:
         objectives.append(cost)
         directions.append("min")
     step = FRONTIER_RESOLUTION

@@ -14,11 +14,13 @@ from planner.catalog.model_spec import ModelSpec
 from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
 from planner.economics.cost import GpuPrice, gpu_price
 from planner.economics.energy import NodePower, node_power, power_model
+from planner.errors import InputError
 from planner.evidence.profile_overlay import METRICS, Adjustment, profile_adjustment, read_overlays
 from planner.hardware.curves import Curve, CurveSet, curves
 from planner.hardware.device import Device, device
 from planner.hardware.fabric import fabric
 from planner.layout.node_shape import NodeShape
+from planner.memory.coefficients import version_key
 from planner.model.precision import PrecisionPlan
 from planner.roofline.coefficients import default_expert_skew, step_coefficients
 from planner.roofline.program import program
@@ -149,7 +151,27 @@ def setup(scenario: Scenario, catalog: Catalog) -> Setup:
     """Resolve a scenario. Raises InputError (UnknownNameError) for names the catalogue does not have."""
     spec = resolve_model(scenario, catalog)
     precision = PrecisionPlan.from_checkpoint(spec).with_overrides(scenario.precision.given())
-    return Setup(scenario, catalog, spec, precision, scheduler_spec(catalog, scenario.engine.name))
+    if scenario.engine.version is not None:
+        version_key(scenario.engine.version)  # refuses what is no version before any node is looked at
+    found = Setup(scenario, catalog, spec, precision, scheduler_spec(catalog, scenario.engine.name))
+    _check_context(found)
+    return found
+
+
+def _check_context(s: Setup) -> None:
+    """Raises InputError where requests are longer than the model's context: no engine serves them, none is cut here.
+
+    A length without an upper end must fit in the mean; what lies beyond the context is refused by engines.
+    """
+    most, w = s.spec.max_context_tokens, s.scenario.workload
+    limit = s.scenario.engine.options.max_model_len
+    if limit is not None and limit > most:
+        raise InputError("engine.options.max_model_len", limit, f"at most {most:,}, the context of {s.spec.id}")
+    ends = [float(length.maximum()) for length in (w.input_tokens, w.output_tokens)]
+    longest = sum(ends) if np.isfinite(ends).all() else float(w.input_tokens.mean() + w.output_tokens.mean())
+    if longest > min(limit or most, most):
+        allowed = f"at most {min(limit or most, most):,} tokens with the output, the context of {s.spec.id}"
+        raise InputError("workload.input_tokens", f"{longest:,.0f} tokens with the output", allowed)
 
 
 def _hardware(s: Setup, choice: NodeChoice) -> Hardware:

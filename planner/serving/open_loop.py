@@ -130,6 +130,10 @@ ROUNDS = 5
 """Rounds of the fixed point between occupancy, step time and prompts per step: it contracts by the prefill share."""
 
 
+CARRIED_DOWN = 2.0 / 3.0
+"""Part of the reference occupancy, a step of the grid, down to which step times follow their slope; then they stay."""
+
+
 def flow(load: WorkerLoad) -> Flow:
     """Occupancy fixed point of a worker: concurrency follows from TBT and TBT from concurrency.
 
@@ -146,6 +150,8 @@ def flow(load: WorkerLoad) -> Flow:
     further = max(load.outputs.mean - 1.0, 1.0)
     ref, slope = load.decode_step_s, load.decode_step_slope_s
     base = np.maximum(ref - slope * load.reference_occupancy, 0.0)
+    least = CARRIED_DOWN * load.reference_occupancy
+    least_s = base + slope * least
     convex = 1.0 + load.quadratic_share * load.prompts.scv
     lanes, most = load.lanes, np.maximum(load.most_prompts, 1.0)
     alone_s = np.maximum(load.prefill_step_s - np.where(pause, 0.0, ref), 0.0)
@@ -187,8 +193,12 @@ def flow(load: WorkerLoad) -> Flow:
             z = 1.0 + (present - 1.0) * load.outputs.overlap
             occupancy = lam * (fixed + grow * z) / (1.0 - lam * grow)
             occupancy = np.where(occupancy >= 0.0, occupancy, np.inf)
+            # Where experts touched grow with the batch the line is steep and its far end too fast: not below ``least``.
+            held = lam * (own + after + further * least_s / (1.0 - theta))
+            occupancy = np.where(occupancy < least, np.clip(held, occupancy, least), occupancy)
             tpot = (occupancy / lam - own) / further
-            decode = base + slope * np.minimum(occupancy + z, np.maximum(load.slots, load.reference_occupancy))
+            most_held = np.maximum(load.slots, load.reference_occupancy)
+            decode = base + slope * np.clip(occupancy + z, least, most_held)
         stable = (lam * grow < 1.0) & (theta < 1.0 - 1e-6) & (used < 1.0) & (occupancy <= load.slots)
     found = {
         "occupancy": occupancy,

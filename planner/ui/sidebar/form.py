@@ -15,6 +15,15 @@ from planner.ui.state import PREFIX
 _LARGEST = 100_000_000
 
 
+EMPTIED = "emptied choices"
+"""Key of the session's choices that the user has cleared by hand."""
+
+
+def _note_choice(key: str) -> None:
+    emptied = st.session_state.setdefault(EMPTIED, set())
+    (emptied.discard if st.session_state.get(key) else emptied.add)(key)
+
+
 class Form:
     """Draws widgets and collects their values by field name."""
 
@@ -62,6 +71,9 @@ class Form:
     def pills(self, field: str, label: str, options: dict[str, str], help: str | None = None) -> list[str]:
         """Any of ``options`` (value -> label), in the order of the options."""
         key = self._key(field)
+        # A page change in the middle of a run can bring the choice back empty without anybody having emptied it.
+        if not st.session_state[key] and key not in st.session_state.setdefault(EMPTIED, set()):
+            st.session_state[key] = self.defaults.get(field)
         current = list(st.session_state[key] or [])
         offered = {**{v: v for v in current if v not in options}, **options}
         st.pills(
@@ -71,6 +83,8 @@ class Form:
             selection_mode="multi",
             format_func=lambda v: offered.get(v, str(v)),
             help=help,
+            on_change=_note_choice,
+            args=(key,),
         )
         chosen = set(st.session_state[key])
         # Earlier choices keep their order, so that choosing and unchoosing changes nothing.

@@ -1,0 +1,50 @@
+"""What a plan must refuse by name, and what it must never promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.errors import InputError
+from planner.scenario.schema import Scenario
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def _changed(example: str, **paths: Any) -> Scenario:
+    data = planner.load_scenario(EXAMPLES / f"{example}.yaml").to_dict()
+    for path, value in paths.items():
+        *parents, last = path.split("__")
+        place = data
+        for key in parents:
+            place = place.setdefault(key, {})
+        place[last] = value
+    return Scenario.from_dict(data)
+
+
+def test_no_token_is_promised_faster_than_its_step() -> None:
+    """Without speculative decoding every token waits for a whole decode step."""
+    found = planner.plan(planner.load_scenario(EXAMPLES / "deepseek-r1-h200.yaml")).candidates
+    assert found
+    for c in found:
+        assert c.tpot_ms.mean >= 0.97 * c.breakdown.step_ms["decode"], c.layout.describe()
+
+
+def test_requests_longer_than_the_context_are_refused() -> None:
+    long = _changed("qwen3-32b-l40s", model="gemma-2-27b", workload__input_tokens={"kind": "fixed", "tokens": 20_000})
+    with pytest.raises(InputError, match=r"workload\.input_tokens.*8,192 tokens.*gemma-2-27b"):
+        planner.plan(long)
+
+
+def test_an_engine_version_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"engine\.version"):
+        planner.plan(_changed("qwen3-32b-l40s", engine__version="banana"))
+
+
+def test_nothing_costs_nothing() -> None:
+    free = planner.plan(_changed("qwen3-32b-l40s", economics={"usd_per_gpu_hour": {"l40s": 0.0}}))
+    assert free.best is not None
+    assert free.best.usd_per_mtok.output == 0.0
