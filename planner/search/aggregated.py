@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from planner.layout.enumeration import enumerate_layouts
 from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget, memory_budget
-from planner.search.contenders import contenders, leanest
 from planner.search.grids import chunk_grid, operating_points, step_grid
 from planner.search.judge import judge
 from planner.search.loaded import (
@@ -249,10 +248,7 @@ def aggregated_deployments(
     stage = with_prompt_shape(s, w, stage, heads(w, stride))
     if s.rate_rps is not None:
         w = sized(w, s.rate_rps, loop)
-        wanted = ~_repeated(w, stride)
-        if concurrency is None:
-            wanted &= contenders(w, loop)
-        rows = np.flatnonzero(wanted)
+        rows = np.flatnonzero(~_repeated(w, stride))
         w, held, stage, slope = w.take(rows), held.take(rows), stage.take(rows), slope[rows]
         if concurrency is None:
             loaded = Loaded(worker_load(s, w, stage, slope))
@@ -326,13 +322,12 @@ def _at_most(s: Setup, w: Workers, stage: Stage, slope: Array) -> tuple[Workers,
 def _settled(
     s: Setup, w: Workers, held: Held, slope: Array, loaded: Loaded, result: LoadResult
 ) -> tuple[Workers, Held, Loaded, LoadResult]:
-    """Of each layout and setting the leanest deployment that meets every limit, brought down to as few workers as still
-    do, with steps at its own occupancy; the others stay as the faster, larger deployments that they are.
+    """Deployments that meet every limit brought down to as few workers as still do, with steps at their own occupancy.
 
     Counts are found along the slope of the step times; the steps are then evaluated again at the occupancy that comes
     out. Where a limit breaks after all, the larger count stays, settled in the same way.
     """
-    rows = leanest(w, np.flatnonzero(meets(s, result)))
+    rows = np.flatnonzero(meets(s, result))
     if not rows.size:
         return w, held, loaded, result
     original, fewer = w.count, w.count.copy()
