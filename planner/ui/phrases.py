@@ -203,8 +203,8 @@ SENTENCES = (
 
 ASSUMPTIONS = (
     N_(
-        "Percentiles are those of a steady stream of requests (CV of the gaps {x}) spread at random over the workers; "
-        "closed forms, checked by planner replay"
+        "Percentiles are those of a steady stream of requests (CV of the gaps {x}) spread over the least loaded "
+        "workers; closed forms, checked by planner replay"
     ),
     N_("Percentiles of a closed loop: a fixed number of requests, varying lengths, prompts that queue one by one"),
     N_("A request that finds no KV slot waits for one; the completion rate counts it as refused"),
