@@ -77,10 +77,10 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             _latencies(result, k),
             memory=MemoryGib(**budget.gib(k)),
             most=float(slots[k]),
-            peak=min(float(result.peak_occupancy[k]), max(float(slots[k]), 1.0)),
+            peak=_sequences(result, slots, k),
             rejection=float(result.rejection[k]),
             outside=bool(result.outside[k]),
-            admission=admission_policy(s, result, k, int(max(1.0, min(result.peak_occupancy[k], slots[k])))),
+            admission=admission_policy(s, result, k, int(_sequences(result, slots, k))),
             priorities=by_priority(s, d.loaded.worker.take(rows), result, k) if d.prefill is None else (),
             breakdown=_breakdown((("decode", decode), (second, prefill)), k),
             binding=binding_sentence(decode, k, "decode"),
@@ -90,6 +90,14 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             traffic=_traffic(s, chosen, k),
         )
     return out
+
+
+def _sequences(result: LoadResult, slots: np.ndarray, k: int) -> float:
+    """Requests that a worker's settings let run at once: twice a rare peak, so that the setting does not bind in
+    bursts, within what the cache holds.
+    """
+    peak = float(result.peak_occupancy[k])
+    return max(1.0, min(2.0 * peak if np.isfinite(peak) else np.inf, float(slots[k])))
 
 
 def _slots(s: Setup, w: Workers, budget: MemoryBudget) -> np.ndarray:

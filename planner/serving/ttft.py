@@ -60,7 +60,8 @@ def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
     # not fit. With less room a queue forms, and its work takes longer than in full steps, in proportion.
     batched = in_progress.mean - look.mean + meanwhile * each + beyond.mean
     longer = np.maximum(batched / np.maximum(work_ahead.mean, 1e-300), 1.0)
-    roomy = np.broadcast_to(load.most_prompts >= ROOMY, longer.shape)
+    shared = f.fixed_s >= MOSTLY_FIXED * (f.fixed_s + f.prompt_work_s)
+    roomy = np.broadcast_to((load.most_prompts >= ROOMY) & shared, longer.shape)
     look = either_part(roomy, in_progress, look)
     work_ahead = either_part(roomy, beyond, scaled_part(work_ahead, longer))
     together = np.where(roomy, meanwhile, 0.0)
@@ -158,8 +159,9 @@ def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Arr
     return busy, np.clip(seen, step, np.maximum(f.full_step_s, step))
 
 
-ROOMY = 4.0
-"""Prompts of mean length that a step has room for, from which on those that wait share the next one."""
+ROOMY, MOSTLY_FIXED = 4.0, 0.25
+"""Prompts of mean length that a step has room for, and part of its added time that does not grow with them, from which
+on those that wait share the next step at little cost."""
 
 
 def scaled_part(part: Part, factor: Array) -> Part:

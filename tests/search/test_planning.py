@@ -155,8 +155,13 @@ def test_estimating_a_planned_layout_gives_its_numbers(name: str) -> None:
     plan = _example(name)
     best = next(c for c in plan.candidates if c.serving == "agg")
     layout = best.layout
+    asked = plan.scenario.to_dict()  # with the settings of the plan's choice: an estimate tries several
+    asked["engine"]["options"] |= {
+        "max_num_batched_tokens": best.settings.max_num_batched_tokens,
+        "two_batch_overlap": best.settings.two_batch_overlap,
+    }
     answer = planner.estimate(
-        plan.scenario,
+        Scenario.from_dict(asked),
         Layouts.of(layout.tp, layout.pp, layout.attention_dp, layout.moe_tp, layout.ep, layout.redundant_experts),
         node=best.node,
         concurrency=best.concurrency_per_worker,
@@ -166,7 +171,7 @@ def test_estimating_a_planned_layout_gives_its_numbers(name: str) -> None:
     assert (again.gpus, again.replicas) == (best.gpus, best.replicas)
     assert again.usd_per_mtok.output == best.usd_per_mtok.output
     # The plan carries step times along their slope from an operating point nearby.
-    assert again.concurrency == pytest.approx(best.concurrency, rel=0.05)
+    assert again.concurrency == pytest.approx(best.concurrency, rel=0.1)
     for metric in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms"):
         for level in ("mean", "p50", "p95", "p99"):
             mine, theirs = getattr(getattr(again, metric), level), getattr(getattr(best, metric), level)
