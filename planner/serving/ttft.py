@@ -178,6 +178,8 @@ def scaled_part(part: Part, factor: Array) -> Part:
 
 def either_part(first: BoolArray, one: Part, other: Part) -> Part:
     """``one`` where ``first``, else ``other``."""
+    if first.all() or not first.any():
+        return one if first.all() else other
     mine, theirs = one.survival, other.survival
     both = mine is not None and theirs is not None
 
