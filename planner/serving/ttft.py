@@ -57,22 +57,23 @@ def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
     meanwhile = np.minimum(lam * in_progress.mean, np.maximum(load.most_prompts - 1.0, 0.0))
     each = f.prompt_work_s / load.lanes
     # Steps with room for many prompts: what counts is the step under way and what came with one; a queue is what does
-    # not fit. With less room a queue forms, and its work takes longer than in full steps, in proportion.
+    # not fit. With less room a queue forms; what its work takes longer than in full steps counts with its mean.
     batched = in_progress.mean - look.mean + meanwhile * each + beyond.mean
-    longer = np.maximum(batched / np.maximum(work_ahead.mean, 1e-300), 1.0)
+    longer = np.maximum(batched - work_ahead.mean, 0.0)
     shared = f.fixed_s >= MOSTLY_FIXED * (f.fixed_s + f.prompt_work_s)
     roomy = np.broadcast_to((load.most_prompts >= ROOMY) & shared, longer.shape)
     look = either_part(roomy, in_progress, look)
-    work_ahead = either_part(roomy, beyond, scaled_part(work_ahead, longer))
+    work_ahead = either_part(roomy, beyond, work_ahead)
     together = np.where(roomy, meanwhile, 0.0)
 
     burst = 0.5 * (fano(load.arrival_cv, lam * f.full_step_s) - 1.0) * (1.0 - f.alone)
     behind = np.minimum(together + meanwhile + np.maximum(burst, 0.0), np.maximum(load.most_prompts - 1.0, 0.0))
     others = gamma_part(behind * each, behind * np.square(each) * second + 1e-30)
+    slower = gamma_part(np.where(roomy, 0.0, longer), np.full(longer.shape, 1e-30))
 
     prompt = own_prompt_part(load, f, second)
     slot = slot_part(load, f)
-    return [look, work_ahead, others, slot, prompt], [in_progress, beyond, slot]
+    return [look, work_ahead, others, slower, slot, prompt], [in_progress, beyond, slot]
 
 
 def own_prompt_part(load: WorkerLoad, f: Flow, second: Array) -> Part:
@@ -162,18 +163,6 @@ def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Arr
 ROOMY, MOSTLY_FIXED = 4.0, 0.25
 """Prompts of mean length that a step has room for, and part of its added time that does not grow with them, from which
 on those that wait share the next step at little cost."""
-
-
-def scaled_part(part: Part, factor: Array) -> Part:
-    """A part times a factor."""
-    inner = part.survival
-    return Part(
-        part.mean * factor,
-        part.variance * np.square(factor),
-        lambda p: factor * part.quantile(p),
-        part.chance,
-        None if inner is None else lambda t: inner(t / factor),
-    )
 
 
 def either_part(first: BoolArray, one: Part, other: Part) -> Part:
