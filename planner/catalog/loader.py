@@ -40,6 +40,7 @@ ENGINE_PARTS = ("memory", "layout", "scheduler")
 M = TypeVar("M", bound=BaseModel)
 
 
+@lru_cache(maxsize=1)
 def data_root() -> Path:
     """The folder that holds hardware_db/ and model_specs/: inside an installed wheel, else the repository.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.layout.step_traffic import Dispatch, step_traffic
 from planner.memory.budget import MemoryBudget
@@ -36,7 +37,7 @@ from planner.search.plan_schema import (
 from planner.search.policies import admission_policy, by_priority
 from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
-from planner.search.table import Deployments, IntArray, Workers
+from planner.search.table import Array, Deployments, IntArray, Workers
 from planner.serving.latency import METRICS, LoadResult
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
 from planner.units import MIB, MILLISECOND
@@ -65,6 +66,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         pool_budget = budget_of(s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget)
         transfer = np.broadcast_to(transfer_seconds(s, pool, chosen), rows.shape)
         second = "prefill"
+    up, far = _traffic(s, chosen)
     assert d.loaded is not None
     result = d.loaded.take(rows).result()
     out: dict[int, Candidate] = {}
@@ -87,7 +89,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
             pools=None if pool is None or pool_budget is None else _pools(s, d, row, (pool_budget, budget), k),
             transfer_s=None if transfer is None else float(transfer[k]),
-            traffic=_traffic(s, chosen, k),
+            traffic=_tiers(float(up[k]), float(far[k])),
         )
     return out
 
@@ -319,21 +321,29 @@ def _pools(s: Setup, d: Deployments, i: int, budgets: tuple[MemoryBudget, Memory
     return pools[0], pools[1]
 
 
-def _traffic(s: Setup, w: Workers, k: int) -> tuple[TierTraffic, ...]:
-    one = w.take(np.array([k]))
-    dispatch: Dispatch = "direct" if bool(one.deepep[0]) else "gather"
-    found = step_traffic(
-        s.spec,
-        one.layouts,
-        w.hardware.shape,
-        one.concurrency / one.layouts.attention_dp / one.layouts.pp,
-        dispatch=dispatch,
-        activation_bytes=FORMATS[s.precision.activations].bytes_per_value,
-        dispatch_bytes=FORMATS[s.precision.dispatch].bytes_per_value,
-        combine_bytes=FORMATS[s.precision.combine].bytes_per_value,
-    )
-    up = sum(float(t.scale_up[0]) for t in found.values())
-    far = sum(float(t.scale_out[0]) for t in found.values())
+def _traffic(s: Setup, w: Workers) -> tuple[Array, Array]:
+    """Bytes that a GPU sends in a decode step inside the scale-up domain and over the network, (n,)."""
+    up, far = np.zeros(len(w)), np.zeros(len(w))
+    ways: tuple[tuple[Dispatch, NDArray[np.bool_]], ...] = (("direct", w.deepep), ("gather", ~w.deepep))
+    for dispatch, there in ways:
+        rows = np.flatnonzero(there)
+        some = w.take(rows)
+        found = step_traffic(
+            s.spec,
+            some.layouts,
+            w.hardware.shape,
+            some.concurrency / some.layouts.attention_dp / some.layouts.pp,
+            dispatch=dispatch,
+            activation_bytes=FORMATS[s.precision.activations].bytes_per_value,
+            dispatch_bytes=FORMATS[s.precision.dispatch].bytes_per_value,
+            combine_bytes=FORMATS[s.precision.combine].bytes_per_value,
+        )
+        up[rows] = sum(t.scale_up for t in found.values())
+        far[rows] = sum(t.scale_out for t in found.values())
+    return up, far
+
+
+def _tiers(up: float, far: float) -> tuple[TierTraffic, ...]:
     return (
         TierTraffic(tier="scale_up", phase="decode", mib_per_step=up / MIB),
         TierTraffic(tier="network", phase="decode", mib_per_step=far / MIB),

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from planner.evidence.e2e_keys import distance, shipped_evidence
-from planner.evidence.intervals import NORMAL_SCORE_50, NORMAL_SCORE_80, intervals
+from planner.evidence.intervals import LEVELS, NORMAL_SCORE_50, NORMAL_SCORE_80, intervals
 from planner.evidence.profile_overlay import Adjustment
 from planner.evidence.run_terms import architecture_name
 from planner.layout.layouts import Layouts
@@ -86,10 +86,15 @@ def interval_of(
             low50=float(value / narrow),
             high50=float(value * narrow),
         )
-    found = intervals(kind, metric, value, spread)
-    return Interval(
-        low80=float(found.low80), high80=float(found.high80), low50=float(found.low50), high50=float(found.high50)
-    )
+    ratios = _ratios(kind, metric, spread)
+    return Interval(**{name: value * ratio for name, ratio in ratios.items()})
+
+
+@lru_cache(maxsize=256)
+def _ratios(kind: str, metric: str, spread: float) -> dict[str, float]:
+    """Bounds over the prediction: a plan asks for few kinds of them, many times."""
+    found = intervals(kind, metric, 1.0, spread)
+    return {name: float(getattr(found, name)) for name in LEVELS}
 
 
 def inverse(interval: Interval, value: float) -> Interval:

@@ -127,16 +127,17 @@ def by_objective(tables: list[Deployments], keys: list[Key], wanted: str) -> lis
 
 
 def frontier(feasible: Feasible) -> list[Key]:
-    """Feasible deployments that no other beats in GPUs, cost, output per GPU, TTFT and TPOT together."""
+    """Feasible deployments that none beats in GPUs, cost, energy, goodput per GPU, P99 TTFT and P99 TBT together."""
     if not len(feasible):
         return []
     names: list[tuple[str, Direction]] = [("gpus", "min"), ("goodput_rps", "max"), ("ttft_s", "min"), ("tbt_s", "min")]
     objectives, directions = [feasible.column(n) for n, _ in names], [d for _, d in names]
-    cost = feasible.column("usd_per_mtok")
-    # a price that is not known, or of nothing, takes no part in the comparison
-    if np.isfinite(cost).any() and np.nanmin(cost) > 0:
-        objectives.append(cost)
-        directions.append("min")
+    for name in ("usd_per_mtok", "joules_per_token"):
+        column = feasible.column(name)
+        # what is not known of any, or costs nothing, takes no part in the comparison
+        if np.isfinite(column).any() and np.nanmin(column) > 0:
+            objectives.append(column)
+            directions.append("min")
     step = FRONTIER_RESOLUTION
     keep = pareto_sample(objectives, directions, step)
     while keep.size > FRONTIER_POINTS and (step := 1.5 * step) < 1.0:
