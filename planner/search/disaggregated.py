@@ -30,6 +30,7 @@ from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
+from planner.serving.latency import LoadResult
 from planner.serving.split import split_at_rate
 from planner.serving.ttft import PrefillPool
 from planner.serving.worker import decode_work, prefill_pool_steps
@@ -164,27 +165,19 @@ def disaggregated_deployments(
     d, p = useful(s, within if len(within.workers) else decode), useful(s, prefill)
     if not len(d.workers) or not len(p.workers):
         return None
-    shape = (len(d.workers), len(p.workers), UTILISATIONS.size)
-    i, j, k = (a.ravel() for a in np.indices(shape))
-    d, p, load = d.take(i), p.take(j), UTILISATIONS[k]
-    rate = _rate(s, d, p)
-    need = rate / d.worker_rps - 1e-9 if s.in_flight is None else s.in_flight / d.workers.concurrency
-    d_workers = _counted(d.workers, np.ceil(need))
-    p_workers = _counted(p.workers, np.ceil(rate / (load * p.worker_rps) - 1e-9))
-    transfer = transfer_seconds(s, p_workers, d_workers)
+    d, p, rate = _paired(s, d, p)
+    d_workers, p_workers = d.workers, p.workers
     if s.in_flight is None:
-        servers = p_workers.count * p.servers
-        sent = np.broadcast_to(transfer, rate.shape)
-        pool = PrefillPool(rate, stream_cv(s), servers, p.step_s, p.growth, sent)
-        loaded = Loaded(decode_load(s, d_workers, d.step_s, d.growth, d.servers), pool)
-        busy = pool.utilisation
+        loaded = _loaded(s, d, p, rate)
+        assert loaded.prefill is not None
+        busy = loaded.prefill.utilisation
         worker_rps = d.worker_rps
     else:
         times = split_at_rate(
             rate,
             p_workers.count * p.servers,
             p.step_s,
-            transfer,
+            transfer_seconds(s, p_workers, d_workers),
             d.workers.hardware.ctx.coefficients.request_s,
             d.step_s,
         )
@@ -199,17 +192,61 @@ def disaggregated_deployments(
     assert d.held is not None
     assert p.held is not None
     verdict = judge(s, d_workers, p_workers, outcome, (d.held, p.held))
-    return Deployments("disagg", d_workers, p_workers, outcome, verdict, evaluated + i.size, loaded)
+    return Deployments("disagg", d_workers, p_workers, outcome, verdict, evaluated + len(d_workers), loaded)
 
 
-def _rate(s: Setup, d: PoolPoints, p: PoolPoints) -> Array:
-    """The offered rate; in a closed loop what its requests make: C / (prompt + output)."""
+def _paired(s: Setup, d: PoolPoints, p: PoolPoints) -> tuple[PoolPoints, PoolPoints, Array]:
+    """Decode points with prefill points at every load of the prefill pool, counted, and the request rates.
+
+    At an offered rate a pool is what its layout and its count say, whatever it is paired with: points that come to the
+    same count are one, and those that another beats in size and in every latency of the pool need no pairing.
+    """
     if s.in_flight is None:
-        return np.full(len(d.workers), s.rate_rps or np.nan)
-    out = max(float(s.traffic.output_tokens) - 1.0, 1.0)
-    return np.asarray(s.in_flight / (p.step_s + out * d.step_s))
+        offered = s.rate_rps or np.nan
+        d = _distinct(_counted(d, offered / d.worker_rps))
+        loads = np.repeat(UTILISATIONS, len(p.workers))
+        p = p.take(np.tile(np.arange(len(p.workers)), UTILISATIONS.size))
+        p = _distinct(_counted(p, offered / (loads * p.worker_rps)))
+        alone = under_load(s, Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers)))
+        d = _unbeaten(d, alone, ("tbt", "tpot"))
+        first = d.take(np.full(len(p.workers), int(np.argmin(d.step_s))))
+        p = _unbeaten(p, under_load(s, _loaded(s, first, p, np.full(len(p.workers), offered))), ("ttft",))
+        i, j = (a.ravel() for a in np.indices((len(d.workers), len(p.workers))))
+        return d.take(i), p.take(j), np.full(i.size, offered)
+    i, j, k = (a.ravel() for a in np.indices((len(d.workers), len(p.workers), UTILISATIONS.size)))
+    d, p = d.take(i), p.take(j)
+    # what the requests in flight make: C / (prompt + output)
+    further = max(float(s.traffic.output_tokens) - 1.0, 1.0)
+    rate = np.asarray(s.in_flight / (p.step_s + further * d.step_s))
+    d = _counted(d, s.in_flight / d.workers.concurrency)
+    return d, _counted(p, rate / (UTILISATIONS[k] * p.worker_rps)), rate
 
 
-def _counted(w: Workers, count: Array) -> Workers:
-    whole = np.maximum(count, 1.0).astype(np.int64)
-    return Workers(w.hardware, w.layouts, w.concurrency, w.token_budget, w.two_batch, w.deepep, whole)
+def _loaded(s: Setup, d: PoolPoints, p: PoolPoints, rate: Array) -> Loaded:
+    """The loads of pairs of points at an offered ``rate``, (n,)."""
+    transfer = np.broadcast_to(transfer_seconds(s, p.workers, d.workers), rate.shape)
+    pool = PrefillPool(rate, stream_cv(s), p.workers.count * p.servers, p.step_s, p.growth, transfer)
+    return Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers), pool)
+
+
+def _unbeaten(points: PoolPoints, result: LoadResult, metrics: tuple[str, ...]) -> PoolPoints:
+    """Points that no other beats in GPUs, nodes, memory and every known latency of ``metrics`` together."""
+    w = points.workers
+    assert points.held is not None
+    columns = [w.gpus, w.nodes, ~points.held.fits]
+    columns += [values for metric in metrics for values in getattr(result, metric).values()]
+    return points.take(np.flatnonzero(pareto_mask(columns, ["min"] * len(columns))))
+
+
+def _distinct(points: PoolPoints) -> PoolPoints:
+    """Points that differ in layout, settings or count; of equal ones the first."""
+    w = points.workers
+    columns = (*w.layouts.as_columns().values(), w.token_budget, w.two_batch, w.count)
+    _, first = np.unique(np.stack([np.asarray(c, dtype=np.int64) for c in columns]), axis=1, return_index=True)
+    return points.take(np.sort(first))
+
+
+def _counted(points: PoolPoints, need: Array) -> PoolPoints:
+    """With the workers that carry ``need`` of them, (n,)."""
+    count = np.maximum(np.ceil(need - 1e-9), 1.0).astype(np.int64)
+    return replace(points, workers=replace(points.workers, count=count))
