@@ -25,7 +25,7 @@ from planner.search.aggregated import (
 from planner.search.grids import operating_points
 from planner.search.judge import judge
 from planner.search.loaded import Loaded, decode_load, slopes, stream_cv
-from planner.search.outcome import outcome_of
+from planner.search.outcome import busy_part, outcome_of
 from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
@@ -208,9 +208,11 @@ def _paired(s: Setup, d: PoolPoints, p: PoolPoints) -> tuple[PoolPoints, PoolPoi
         p = p.take(np.tile(np.arange(len(p.workers)), UTILISATIONS.size))
         p = _distinct(_counted(p, offered / (loads * p.worker_rps)))
         alone = under_load(s, Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers)))
-        d = _unbeaten(d, alone, ("tbt", "tpot"))
+        d = _unbeaten(d, alone, ("tbt", "tpot"), busy_part(alone))
         first = d.take(np.full(len(p.workers), int(np.argmin(d.step_s))))
-        p = _unbeaten(p, under_load(s, _loaded(s, first, p, np.full(len(p.workers), offered))), ("ttft",))
+        pairs = _loaded(s, first, p, np.full(len(p.workers), offered))
+        assert pairs.prefill is not None
+        p = _unbeaten(p, under_load(s, pairs), ("ttft",), pairs.prefill.utilisation)
         i, j = (a.ravel() for a in np.indices((len(d.workers), len(p.workers))))
         return d.take(i), p.take(j), np.full(i.size, offered)
     i, j, k = (a.ravel() for a in np.indices((len(d.workers), len(p.workers), UTILISATIONS.size)))
@@ -229,11 +231,13 @@ def _loaded(s: Setup, d: PoolPoints, p: PoolPoints, rate: Array) -> Loaded:
     return Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers), pool)
 
 
-def _unbeaten(points: PoolPoints, result: LoadResult, metrics: tuple[str, ...]) -> PoolPoints:
-    """Points that no other beats in GPUs, nodes, memory and every known latency of ``metrics`` together."""
+def _unbeaten(points: PoolPoints, result: LoadResult, metrics: tuple[str, ...], busy: Array) -> PoolPoints:
+    """Points that no other beats in GPUs, nodes, memory, how busy they are (energy) and every known latency of
+    ``metrics`` together.
+    """
     w = points.workers
     assert points.held is not None
-    columns = [w.gpus, w.nodes, ~points.held.fits]
+    columns = [w.gpus, w.nodes, ~points.held.fits, np.round(busy, 2)]
     columns += [values for metric in metrics for values in getattr(result, metric).values()]
     return points.take(np.flatnonzero(pareto_mask(columns, ["min"] * len(columns))))
 

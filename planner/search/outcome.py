@@ -29,7 +29,7 @@ def outcome_of(
     """Latencies, goodput, cost and energy of deployments; all arrays (n,).
 
     They pass the offered rate, or in a closed loop ``worker_rps`` requests per second for each decode worker.
-    A worker runs steps while it holds a request, 1 - exp(-occupancy) of the time, and always in a closed loop.
+    A worker runs steps while it holds a request (:func:`busy_part`), and always in a closed loop.
 
     Rent is paid for whole nodes and for spare ones. Prefill's share of the cost is its share of busy time, or its
     pool's share of the rent where the pools are separate.
@@ -40,7 +40,7 @@ def outcome_of(
     flow = result.flow
     closed = s.rate_rps is None
     throughput = decode.count * worker_rps if closed else np.full(len(decode), float(s.rate_rps or np.nan))
-    utilisation = np.ones(len(decode)) if closed else -np.expm1(-np.where(result.stable, flow.occupancy, np.inf))
+    utilisation = np.ones(len(decode)) if closed else busy_part(result)
     prompts = np.clip(flow.prefill_share if prefill_busy is None else prefill_busy, 0.0, 1.0)
     share = prompts if prefill is None else rents[0] / hourly
     inputs = throughput * float(s.traffic.input_tokens)
@@ -74,6 +74,11 @@ def outcome_of(
         usd_per_mtok_output=cost.output_only,
         joules_per_token=watts / np.maximum(outputs, 1e-30),
     )
+
+
+def busy_part(result: LoadResult) -> Array:
+    """Part of the time in which a worker holds a request, 1 - exp(-occupancy); 1 where it is not stable."""
+    return np.asarray(-np.expm1(-np.where(result.stable, result.flow.occupancy, np.inf)))
 
 
 def pressure(result: LoadResult) -> Array:
