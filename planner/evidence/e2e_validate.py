@@ -27,7 +27,8 @@ LENGTH_BANDS = (1024, 4096, 8192, 16384)
 
 
 def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
-    """The validation report of end-to-end runs: kind, rows, predicted, failed, metrics, groups, worst, predictions.
+    """The validation report of end-to-end runs: kind, rows, predicted, failed, assumptions, metrics, groups, worst,
+    predictions.
 
     ``metrics`` has for ttft_ms and tpot_ms median_ape, mean_ape, p90_ape (of |predicted - measured| / measured), bias
     (median signed relative error), interval80_coverage and points, over rows whose speculative decoding is known to be
@@ -47,6 +48,7 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
         "rows": len(runs),
         "predicted": int(terms.rows.size),
         "failed": dict(Counter(failures.values()).most_common()),
+        "assumptions": list(runs.assumptions),
         "metrics": report.metrics(headline),
         "groups": report.groups(headline, distances),
         "worst": _worst(report, terms, headline),

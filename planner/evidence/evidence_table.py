@@ -99,7 +99,7 @@ def _number(value: float | None) -> float:
 def read_evidence(path: Path) -> EvidenceTable:
     """A table as :func:`write_evidence` stores it."""
     rows = _read(path)
-    runs = runs_from_rows(rows, path.name)
+    runs = runs_from_rows(rows)
     predicted = {m: np.array([float(row[f"predicted_{m}"] or "nan") for row in rows]) for m in METRICS}
     return EvidenceTable(runs, predicted, [row["reason"] for row in rows], False)
 

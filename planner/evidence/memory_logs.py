@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.catalog import Catalog
 from planner.errors import InputError
+from planner.evidence.memory_table import UNSTATED_MEMORY
 from planner.evidence.memory_validate import validate_memory
 
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "trtllm": "trtllm"}
@@ -83,8 +84,7 @@ def log_row(entry: Mapping[str, Any]) -> dict[str, str]:
         "run_id": entry.get("id"),
         "model": _model(str(entry.get("model", ""))),
         "gpu": match.group(1) if match else "",
-        # Without memory or a known accelerator only what does not depend on them is compared.
-        "gpu_mem_gib": total if total is not None or match else "inf",
+        "gpu_mem_gib": total if total is not None or match else UNSTATED_MEMORY[1],
         "engine_version": _version(entry.get("engine_version")),
         "tp": layout.get("tp"),
         "pp": layout.get("pp"),

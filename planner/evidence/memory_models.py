@@ -77,6 +77,10 @@ def resolve_model(name: str, catalog: Catalog) -> Resolved:
     raise InputError("model", name, "no specification of that name in the catalogue or the folder of models")
 
 
+_PLAIN_KV = ("auto", "bfloat16", "bf16", "float16", "fp16", "half")
+"""Values of kv_cache_dtype that keep the model's own 16 bits."""
+
+
 def run_precision(resolved: Resolved, row: Mapping[str, str]) -> PrecisionPlan:
     """The precision a run had: checkpoint, name, then its dtype, quantization and kv_cache_dtype columns.
 
@@ -94,9 +98,11 @@ def run_precision(resolved: Resolved, row: Mapping[str, str]) -> PrecisionPlan:
     if row.get("dtype") == "float32":
         # The cache follows the model's type; fp32 is not a cache format one can ask for, hence past the check.
         plan = replace(plan.with_overrides({"default": "fp32", "activations": "fp32"}), kv="fp32")
-    kv = row.get("kv_cache_dtype") or "auto"
+    kv = (row.get("kv_cache_dtype") or "auto").strip().lower()
     if kv.startswith("fp8"):
         overrides["kv"] = "fp8_tensor"
+    elif kv not in _PLAIN_KV:
+        raise InputError("kv_cache_dtype", kv, f"{', '.join(_PLAIN_KV)} or one that begins with fp8")
     return plan.with_overrides(overrides)
 
 

@@ -14,9 +14,10 @@ from planner.catalog.scheduler_spec import SchedulerSpec
 from planner.catalog.validation import validate
 from planner.errors import InputError, PlannerError
 from planner.evidence.memory_models import Resolved, resolve_model, run_precision
-from planner.evidence.memory_table import number
+from planner.evidence.memory_table import number, ranks, setting
 from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
+from planner.layout.legality import require_possible
 from planner.memory.budget import MemoryBudget, StageRole, memory_budget
 from planner.memory.coefficients import engine_memory
 from planner.units import GIB
@@ -131,15 +132,17 @@ def _predict(row: dict[str, str], catalog: Catalog, engine: str, run_id: str) ->
         out.kind = _kind(spec)
         budget, tokens = _budget(row, resolved, catalog, engine, out.engine_version, None)
         # A pipeline's log prints the terms of its first rank, its cache those of the smallest.
-        piped = int(number(row, "pp") or 1) > 1
+        piped = ranks(row, "pp") > 1
         printed = _budget(row, resolved, catalog, engine, out.engine_version, "first")[0] if piped else budget
+        length = setting(row, "max_model_len") or float(spec.max_context_tokens)
+        _measured(row, out, budget)
     except PlannerError as error:
         out.reason, out.detail = _reason(error), str(error)
+        out.measured, out.predicted = {}, {}
         return out
-    length = number(row, "max_model_len") or float(spec.max_context_tokens)
     out.fits = bool(budget.fits[0])
     engine_context = engine_memory(engine, catalog).context_gib
-    out.predicted = {
+    out.predicted |= {
         "weights_gib": float(printed.weights[0] / GIB),
         "peak_activation_gib": float(printed.workspace[0] / GIB),
         "non_torch_gib": float((budget.runtime[0] + budget.collectives[0]) / GIB) - engine_context,
@@ -149,7 +152,6 @@ def _predict(row: dict[str, str], catalog: Catalog, engine: str, run_id: str) ->
         "max_concurrency": float(budget.sequences(length, tokens)[0]),
         "margin_gib": float(budget.margin[0] / GIB),
     }
-    _measured(row, out, budget)
     return out
 
 
@@ -157,22 +159,24 @@ def _budget(
     row: dict[str, str], resolved: Resolved, catalog: Catalog, engine: str, version: str | None, stage: StageRole | None
 ) -> tuple[MemoryBudget, float]:
     memory = engine_memory(engine, catalog)
-    stated = number(row, "gpu_mem_gib")
+    stated = setting(row, "gpu_mem_gib")
     where = _device(row.get("gpu", ""), None if stated is None else stated * GIB, catalog)
     capacity = where.mem_bytes if stated is None else stated * GIB
-    tp, pp, dp = (int(number(row, k) or 1) for k in ("tp", "pp", "dp"))
-    tokens = number(row, "max_num_batched_tokens") or float(_scheduler(engine, catalog).default_token_budget(capacity))
+    tp, pp, dp = (ranks(row, k) for k in ("tp", "pp", "dp"))
+    tokens = setting(row, "max_num_batched_tokens") or float(_scheduler(engine, catalog).default_token_budget(capacity))
+    layout = Layouts.of(tp=tp, pp=pp, attention_dp=dp if _is_moe(resolved.spec) else 1)
+    require_possible(resolved.spec, layout, engine)
     budget = memory_budget(
         resolved.spec,
         run_precision(resolved, row),
-        Layouts.of(tp=tp, pp=pp, attention_dp=dp if _is_moe(resolved.spec) else 1),
+        layout,
         where,
         memory,
-        max_num_seqs=number(row, "max_num_seqs") or memory.max_num_seqs(capacity),
+        max_num_seqs=setting(row, "max_num_seqs") or memory.max_num_seqs(capacity),
         max_num_batched_tokens=tokens,
         engine_version=version,
-        gpu_memory_utilization=number(row, "gpu_memory_utilization"),
-        needed_tokens=number(row, "max_model_len") or 0,
+        gpu_memory_utilization=setting(row, "gpu_memory_utilization"),
+        needed_tokens=setting(row, "max_model_len") or 0,
         cuda_graphs=(row.get("enforce_eager") or "").strip().lower() != "true",
         capacity_bytes=capacity,
         stage=stage,
@@ -248,7 +252,7 @@ def _reason(error: PlannerError) -> str:
             return (
                 "model name fits several specifications" if "several" in error.allowed else "model not in the catalogue"
             )
-        return f"{error.field}: {error.allowed}"
+        return str(error)
     return type(error).__name__
 
 

@@ -159,7 +159,7 @@ def _loop(s: Statement, spec: ModelSpec, catalog: Catalog) -> dict[str, float]:
         "concurrency": s.batch,
         **s.layout,
     }
-    terms, failures = run_terms(runs_from_rows([row], s.id), catalog)
+    terms, failures = run_terms(runs_from_rows([row]), catalog)
     if failures:
         raise InputError(s.id, s.model, failures[0])
     loop = predict(terms, shipped_coefficients(terms))

@@ -14,7 +14,8 @@ from typing import Any
 from planner.catalog.files import read_yaml
 from planner.catalog.loader import Catalog, data_root
 from planner.catalog.model_spec import ModelSpec
-from planner.evidence.runs import Runs
+from planner.errors import InputError
+from planner.evidence.runs import LOAD, SERVING, Runs
 from planner.model.precision import PrecisionPlan
 
 
@@ -92,13 +93,19 @@ def models_by_name(catalog: Catalog) -> dict[str, ModelSpec]:
 
 def unreadable(runs: Runs, row: int) -> str | None:
     """Why a run cannot be predicted by its columns alone; None where it can."""
-    for name in ("input_tokens", "output_tokens", "concurrency"):
+    serving = runs.text["serving"][row]
+    if serving not in SERVING:
+        return f"serving: got {serving!r}; {' or '.join(SERVING)}"
+    if problem := runs.problem(row):
+        return problem
+    for name in LOAD:
         if not runs[name][row] > 0:
             return f"{name} is missing"
-    layouts = ("",) if runs.text["serving"][row] == "agg" else ("prefill_", "decode_")
+    layouts = ("",) if serving == "agg" else ("prefill_", "decode_")
     for pool in layouts:
-        if not runs[f"{pool}tp"][row] >= 1:
-            return f"layout: {pool}tp is missing"
+        for name in ("tp",) if not pool else ("workers", "tp"):
+            if not runs[f"{pool}{name}"][row] >= 1:
+                return f"layout: {pool}{name} is missing"
     return None
 
 
@@ -112,7 +119,11 @@ def precision_of(spec: ModelSpec, linear: str, moe: str, kv: str, rules: Reading
         changes |= dense if linear != "nvfp4" or not moe else dict(rules.nvfp4_moe_linear)
     if moe:
         changes["routed_experts"] = _format(moe, blocks, rules)
-    return plan.with_overrides(changes)
+    try:
+        return plan.with_overrides(changes)
+    except InputError as error:
+        given = ", ".join(filter(None, (linear, moe)))
+        raise InputError("linear_precision, moe_precision", given, error.allowed) from None
 
 
 def _format(recorded: str, blocks: bool, rules: ReadingRules) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.catalog.loader import Catalog
 from planner.catalog.model_spec import ModelSpec
 from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError, UnknownNameError
 from planner.evidence.run_predict import (
     CoefficientArrays,
     PhaseTerms,
@@ -33,6 +33,7 @@ from planner.evidence.runs import LAYOUT, Runs
 from planner.hardware.curves import curves
 from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
+from planner.layout.legality import require_possible
 from planner.memory.budget import memory_budget
 from planner.roofline.coefficients import COLUMNS, column_of, unit_coefficients
 from planner.roofline.program import program
@@ -95,7 +96,7 @@ def _group_or_rows(
     known: Mapping[str, ModelSpec],
     rules: ReadingRules,
 ) -> tuple[list[RunTerms], dict[int, str]]:
-    """Terms of a group at once; where that fails, row by row, so that one bad row does not take the others along."""
+    """Terms of a group at once; where that fails, of its halves, so that one bad row does not take others along."""
     try:
         return [_group_terms(runs, np.array(rows), key, catalog, known, rules)], {}
     except PlannerError as error:
@@ -103,8 +104,8 @@ def _group_or_rows(
             return [], {rows[0]: str(error)}
     parts: list[RunTerms] = []
     failures: dict[int, str] = {}
-    for row in rows:
-        found, failed = _group_or_rows(runs, [row], key, catalog, known, rules)
+    for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+        found, failed = _group_or_rows(runs, half, key, catalog, known, rules)
         parts += found
         failures |= failed
     return parts, failures
@@ -122,6 +123,8 @@ def _group_terms(
     spec = known.get(model.lower()) or known.get(architecture_name(model))
     if spec is None:
         raise PlannerError(f"model {model} is not in the catalogue; give its specification with --models")
+    if gpu not in catalog.accelerator_ids():
+        raise UnknownNameError("gpu", gpu, catalog.accelerator_ids())
     accelerator = catalog.accelerator(gpu)
     here = device(accelerator)
     bench = rules.benches[bench_name]
@@ -185,10 +188,14 @@ class _Common:
         given = {name: self.runs[f"{pool}{name}"][self.rows] for name in LAYOUT}
         known = {name: np.where(values >= 1, values, 1).astype(np.int64) for name, values in given.items()}
         if not self.ctx.program.moes:
+            if np.any(known["ep"] > 1):
+                raise InputError(f"{pool}ep", int(known["ep"].max()), f"1: {self.spec.name} has no experts")
             known = {name: known[name] for name in ("tp", "pp", "attention_dp")}
         elif not np.all(given["moe_tp"] >= 1):
             known.pop("moe_tp")
-        return Layouts.of(**known)
+        layouts = Layouts.of(**known)
+        require_possible(self.spec, layouts, self.engine)
+        return layouts
 
     @property
     def budget(self) -> Array:

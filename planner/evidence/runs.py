@@ -1,10 +1,16 @@
-"""End-to-end serving runs as columns: measured/e2e_runs.csv, or a user's own CSV with the same names."""
+"""End-to-end serving runs as columns: measured/e2e_runs.csv, or a user's own CSV with the same names.
+
+A cell that means nothing (a word for a number, half a GPU, nothing in flight) costs its own row and no other: the row
+stays, with the reason.
+"""
 
 from __future__ import annotations
 
 import csv
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -27,19 +33,31 @@ TEXT = (
     "moe_precision",
     "speculative",
 )
+SERVING = ("agg", "disagg")
 LAYOUT = ("tp", "pp", "attention_dp", "moe_tp", "ep")
 POOL = tuple(f"{pool}_{name}" for pool in ("prefill", "decode") for name in ("workers", *LAYOUT))
-NUMBERS = ("input_tokens", "output_tokens", "concurrency", *LAYOUT, *POOL, "ttft_ms", "tpot_ms")
+LOAD = ("input_tokens", "output_tokens", "concurrency")
+MEASURED = ("ttft_ms", "tpot_ms")
+NUMBERS = (*LOAD, *LAYOUT, *POOL, *MEASURED)
 REQUIRED = ("model", "gpu", "engine", "input_tokens", "output_tokens", "concurrency")
 """Without these columns a table is not one of end-to-end runs; ttft_ms or tpot_ms must be there as well."""
+MOST_RANKS = 1_000_000
+MOST = {"input_tokens": 1e8, "output_tokens": 1e8, "concurrency": 1e7, "ttft_ms": 1e12, "tpot_ms": 1e12}
+"""Largest values that a row may state; more is another unit, or a slip."""
+WIDTH = "width"
+"""Stands for a column where a row has more cells than the header."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Columns of shape (n,): text as lists of strings, numbers as float64 with NaN where missing."""
+    """Columns of shape (n,): text as lists of strings, numbers as float64 with NaN where missing or meaningless."""
 
     text: Mapping[str, Sequence[str]]
     numbers: Mapping[str, Array]
+    problems: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """By row and column, what is wrong with a cell."""
+    assumptions: Sequence[str] = ()
+    """What stands for cells that the table leaves empty."""
 
     def __len__(self) -> int:
         return len(self.text["model"])
@@ -51,7 +69,14 @@ class Runs:
         """The runs at positions ``rows``."""
         index = np.asarray(list(rows), dtype=np.int64)
         text = {name: [column[i] for i in index] for name, column in self.text.items()}
-        return Runs(text, {name: column[index] for name, column in self.numbers.items()})
+        numbers = {name: column[index] for name, column in self.numbers.items()}
+        problems = {new: self.problems[int(old)] for new, old in enumerate(index) if int(old) in self.problems}
+        return Runs(text, numbers, problems, self.assumptions)
+
+    def problem(self, row: int) -> str:
+        """What is wrong with the cells of run ``row`` that its serving mode uses; empty where nothing is."""
+        found = self.problems.get(row, {})
+        return "; ".join(found[name] for name in used_columns(self.text["serving"][row]) if name in found)
 
     def identity(self, row: int) -> dict[str, str]:
         """What run ``row`` was a run of, for messages and hover text."""
@@ -67,36 +92,72 @@ def is_end_to_end(columns: Iterable[str]) -> bool:
 def read_runs(path: Path) -> Runs:
     """Runs of a CSV file; unknown columns are ignored, missing cells become NaN or ''.
 
-    Raises InputError naming row and column where a cell is not a number.
+    Raises InputError where the columns are not those of runs, or one of them is there twice.
     """
-    with open(path, newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if not is_end_to_end(reader.fieldnames or ()):
-            raise InputError(str(path.name), sorted(reader.fieldnames or ()), f"needs columns {', '.join(REQUIRED)}")
-        return runs_from_rows(list(reader), path.name)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            columns = [name.strip() for name in reader.fieldnames or ()]
+            reader.fieldnames = columns
+            once(columns, path.name)
+            if not is_end_to_end(columns):
+                raise InputError(path.name, sorted(columns), f"needs columns {', '.join(REQUIRED)}")
+            return runs_from_rows(list(reader))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(path.name, str(error), "a CSV file in UTF-8") from None
 
 
-def runs_from_rows(rows: Sequence[Mapping[str, str | float | None]], where: str) -> Runs:
+def once(columns: Sequence[str], where: str) -> None:
+    """Raises InputError where a column that has a name is there twice: which one counts would be a guess."""
+    twice = [name for name, count in Counter(columns).items() if name and count > 1]
+    if twice:
+        raise InputError(f"{where} header", ", ".join(twice), "every column once")
+
+
+def used_columns(serving: str) -> tuple[str, ...]:
+    """Where problems of a run of a serving mode lie: its width, and the numbers it is predicted and compared by."""
+    return (WIDTH, *LOAD, *(POOL if serving == "disagg" else LAYOUT), *MEASURED)
+
+
+def runs_from_rows(rows: Sequence[Mapping[str, str | float | None]]) -> Runs:
     """Runs from mappings of column to cell."""
     text = {name: [_text(row.get(name)) for row in rows] for name in TEXT}
     text["run_id"] = [given or str(i) for i, given in enumerate(text["run_id"], start=1)]
-    text["serving"] = [given or "agg" for given in text["serving"]]
-    text["speculative"] = [given or "none" for given in text["speculative"]]
-    numbers = {
-        name: np.array([_number(row.get(name), f"{where} row {i} {name}") for i, row in enumerate(rows, start=1)])
-        for name in NUMBERS
-    }
-    return Runs(text, numbers)
+    assumptions: list[str] = []
+    for name, usual in (("serving", "agg"), ("speculative", "none")):
+        if empty := text[name].count(""):
+            assumptions.append(f"{name} taken as {usual} in {empty} of {len(rows)} rows that do not say")
+            text[name] = [given or usual for given in text[name]]
+    problems: dict[int, dict[str, str]] = {}
+    numbers = {name: np.full(len(rows), np.nan) for name in NUMBERS}
+    for i, row in enumerate(rows):
+        if beyond := row.get(None):  # type: ignore[call-overload]  # where csv.DictReader puts them
+            problems[i] = {WIDTH: f"cells beyond the last column: {beyond!r}"}
+        for name in NUMBERS:
+            value, problem = number_cell(name, row.get(name))
+            numbers[name][i] = value
+            if problem:
+                problems.setdefault(i, {})[name] = problem
+    return Runs(text, numbers, problems, tuple(assumptions))
 
 
 def _text(cell: str | float | None) -> str:
     return "" if cell is None else str(cell).strip()
 
 
-def _number(cell: str | float | None, where: str) -> float:
+def number_cell(name: str, cell: str | float | None) -> tuple[float, str]:
+    """The number in a cell of column ``name`` (NaN where there is none), and what is wrong with the cell."""
     if cell is None or (isinstance(cell, str) and not cell.strip()):
-        return float("nan")
+        return math.nan, ""
+    whole = name in LAYOUT or name in POOL
+    most = MOST_RANKS if whole else MOST[name]
+    allowed = f"a whole number from 1 to {most:,}" if whole else f"a number above 0, at most {most:,.0f}"
     try:
-        return float(cell)
+        value = float(cell)
     except ValueError:
-        raise InputError(where, cell, "a number or an empty cell") from None
+        return math.nan, f"{name}: got {cell!r}; {allowed}"
+    if math.isnan(value):
+        return math.nan, ""
+    if not 0 < value <= most or (whole and value != int(value)):
+        return math.nan, f"{name}: got {cell!r}; {allowed}"
+    return value, ""

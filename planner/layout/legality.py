@@ -7,7 +7,7 @@ What an engine runs comes from :mod:`planner.layout.engine_rules`; sources stand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from planner.catalog.model_spec import (
     ModelSpec,
     MoeFeedForward,
 )
+from planner.errors import InputError
 from planner.layout.engine_rules import EngineLayoutRules, engine_rules
 from planner.layout.layouts import IntArray, Layouts
 from planner.layout.node_shape import NodeShape, node_shape
@@ -107,25 +108,39 @@ def legal(
     *,
     tp_across_nodes: bool = False,
     dispatch_backend: str | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[BoolArray, LayoutReasons]:
     """Which layouts are legal, (n,), and the first rule that each of the others breaks.
 
     ``precision`` is a precision plan, a mapping of tensor class to format, or None for the checkpoint's own.
     ``tp_across_nodes`` lets tensor parallelism leave the node where the engine can. ``dispatch_backend`` is
-    the engine's name of the expert dispatch (``deepep``...). Raises InputError for a node without a known
-    domain, UnknownNameError for an engine without rules.
+    the engine's name of the expert dispatch (``deepep``...). ``only`` are the rules to apply, by id; None is all.
+    Raises InputError for a node without a known domain, UnknownNameError for an engine without rules.
     """
     context = Context(spec, node_shape(node), engine_rules(engine), precision, tp_across_nodes, dispatch_backend)
     n = len(layouts)
     first = np.full(n, -1, dtype=np.int64)
     needed_of, available_of = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     for index, rule in enumerate(RULES):
+        if only is not None and rule.id not in only:
+            continue
         for broken, needed, available in rule.find(layouts, context):
             new = broken & (first < 0)
             first[new] = index
             needed_of[new] = np.broadcast_to(needed, (n,))[new]
             available_of[new] = np.broadcast_to(available, (n,))[new]
     return first < 0, LayoutReasons(first, needed_of, available_of)
+
+
+def require_possible(spec: ModelSpec, layouts: Layouts, engine: str) -> None:
+    """Raises InputError for a layout of a run that the model's shape rules out.
+
+    Rules of an engine's version, of padding and of a node are not asked: where a run was measured, they allowed it.
+    """
+    possible, why = legal(spec, layouts, NodeShape("any", 1, 1), engine, only=ARITHMETIC_RULES)
+    if not possible.all():
+        i = int(np.argmin(possible))
+        raise InputError("layout", layouts.describe(i), why.sentence(i))
 
 
 def _heads(x: Layouts, c: Context) -> Iterator[Finding]:
@@ -257,6 +272,19 @@ def _misaligned(width: int, parts: IntArray, block: int) -> Finding:
     """A shard of ``width`` / ``parts`` must be a multiple of ``block``; unsplit tensors may end unevenly."""
     return (parts > 1) & (width % (parts * block) != 0), block, width // parts
 
+
+ARITHMETIC_RULES = frozenset(
+    {
+        "heads_not_divisible",
+        "kv_heads_not_divisible",
+        "linear_heads_not_divisible",
+        "dense_width_not_divisible",
+        "expert_width_not_divisible",
+        "experts_not_divisible",
+        "pipeline_stages",
+    }
+)
+"""Rules that follow from the model's shape alone, whatever engine, version, padding and node: no run can break them."""
 
 RULES: tuple[Rule, ...] = (
     Rule(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from planner.catalog import Catalog
+from planner.errors import InputError
 from planner.evidence.e2e_validate import validate_e2e
 from planner.evidence.runs import read_runs, runs_from_rows
 
@@ -37,7 +38,7 @@ ROW: dict[str, str] = {
 
 def _report(cat: Catalog, *changes: dict[str, str]) -> dict[str, Any]:
     rows = [ROW | {"run_id": str(i)} | change for i, change in enumerate(changes)]
-    return validate_e2e(runs_from_rows(rows, "test"), cat)
+    return validate_e2e(runs_from_rows(rows), cat)
 
 
 def test_every_measured_run_is_predicted_quickly(cat: Catalog) -> None:
@@ -87,6 +88,53 @@ def test_one_bad_row_does_not_take_its_group_along(cat: Catalog) -> None:
     assert [bool(row["reason"]) for row in report["predictions"]] == [False, True, False]
 
 
+BAD_CELLS = {
+    "tp: got '1.5'": {"tp": "1.5"},
+    "tp: got 'many'": {"tp": "many"},
+    "tp: got '1e300'": {"tp": "1e300"},
+    "concurrency: got '-4'": {"concurrency": "-4"},
+    "concurrency: got 'inf'": {"concurrency": "inf"},
+    "ttft_ms: got 'n/a'": {"ttft_ms": "n/a"},
+    "tpot_ms: got '0'": {"tpot_ms": "0"},
+    "serving: got 'both'; agg or disagg": {"serving": "both"},
+    "gpu: got 'abacus'": {"gpu": "abacus"},
+    "64 attention heads do not divide over tp = 7": {"tp": "7"},
+    "has no experts": {"ep": "2"},
+    "80 layers do not give pp = 81 stages": {"pp": "81"},
+    "linear_precision, moe_precision: got 'fp3'": {"linear_precision": "fp3"},
+    "decode_workers is missing": {"serving": "disagg", "prefill_tp": "4", "prefill_workers": "1", "decode_tp": "4"},
+    "cells beyond the last column": {None: ["9"]},
+}
+
+
+def test_a_bad_cell_costs_its_own_row_and_says_which(cat: Catalog) -> None:
+    report = _report(cat, {}, *BAD_CELLS.values(), {})  # type: ignore[arg-type]
+    first, *bad, last = report["predictions"]
+    for said, row in zip(BAD_CELLS, bad, strict=True):
+        assert said in row["reason"]
+        assert row["predicted_tpot_ms"] is None
+    assert first["reason"] == last["reason"] == ""
+    assert first["predicted_tpot_ms"] == last["predicted_tpot_ms"] > 0
+    assert report["predicted"] == 2
+
+
+def test_cells_that_a_serving_mode_does_not_use_are_not_its_problem(cat: Catalog) -> None:
+    assert _report(cat, {"decode_tp": "0", "prefill_workers": "none"})["predicted"] == 1
+
+
+def test_columns_are_there_once_and_may_carry_spaces_and_a_mark(cat: Catalog, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    names = ("model", "gpu", "engine", "input_tokens", "output_tokens", "concurrency", "tp", "tpot_ms")
+    line = ",".join(ROW[name] for name in names)
+    path.write_text("\ufeff" + " , ".join(names) + "\n" + line + "\n", encoding="utf-8")
+    report = validate_e2e(read_runs(path), cat)
+    assert report["predicted"] == 1
+    assert {text.split(" ")[0] for text in report["assumptions"]} == {"serving", "speculative"}
+    path.write_text(",".join((*names, "tp")) + "\n" + line + ",4\n")
+    with pytest.raises(InputError, match="'tp'; every column once"):
+        read_runs(path)
+
+
 def test_a_table_without_any_predictable_row_still_reports(cat: Catalog) -> None:
     report = _report(cat, {"model": "nobody/unheard-of"})
     assert report["predicted"] == 0
@@ -98,7 +146,7 @@ def test_a_sparse_table_needs_no_more_than_tp(cat: Catalog) -> None:
     names = ("model", "gpu", "engine", "input_tokens", "output_tokens", "concurrency", "tp", "tpot_ms")
     sparse = {name: ROW[name] for name in names}
     moe = sparse | {"model": "openai/gpt-oss-120b"}
-    report = validate_e2e(runs_from_rows([sparse, moe], "test"), cat)
+    report = validate_e2e(runs_from_rows([sparse, moe]), cat)
     assert report["predicted"] == 2
     assert all(row["predicted_tpot_ms"] > 0 for row in report["predictions"])
 

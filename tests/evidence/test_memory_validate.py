@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.catalog import catalog
+from planner.catalog import Catalog, catalog
 from planner.errors import InputError
 from planner.evidence.memory_table import is_memory_table, number, read_rows
 from planner.evidence.memory_validate import validate_memory
@@ -106,3 +106,24 @@ def test_tables_are_recognised_and_numbers_checked() -> None:
         number({"tp": "two"}, "tp")
     with pytest.raises(InputError, match="file"):
         read_rows("no/such/file.csv")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tp": "1.5"}, "tp: got '1.5'; a whole number from 1"),
+        ({"tp": "7"}, "64 attention heads do not divide over tp = 7"),
+        ({"weights_gib": "many"}, "weights_gib: got 'many'"),
+        ({"max_model_len": "-1"}, "max_model_len: got '-1'; a number above 0"),
+        ({"gpu_memory_utilization": "5"}, "at most 1"),
+        ({"kv_cache_dtype": "int1"}, "kv_cache_dtype: got 'int1'"),
+        ({"gpu_mem_gib": "1e300"}, "gpu_mem_gib"),
+    ],
+)
+def test_a_bad_cell_costs_its_own_row_and_says_which(cat: Catalog, change: dict[str, str], said: str) -> None:
+    good = {"model": "Qwen/Qwen3-32B", "gpu": "H100-80GB", "gpu_mem_gib": "79.19", "tp": "1", "weights_gib": "61.03"}
+    report = validate_memory([good, good | change, good], cat)
+    assert report["predicted"] == 2
+    (reason,) = report["failed"]
+    assert said in reason
+    assert report["predictions"][1]["reason"] == reason

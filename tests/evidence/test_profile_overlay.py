@@ -91,7 +91,7 @@ def test_overlay_knows_its_deployment_only(tmp_path: Path, cat: Catalog) -> None
 def _runs(factor: float):  # type: ignore[no-untyped-def]
     lines = table(factor, 6).splitlines()
     names = lines[0].split(",")
-    return runs_from_rows([dict(zip(names, line.split(","), strict=True)) for line in lines[1:]], "t")
+    return runs_from_rows([dict(zip(names, line.split(","), strict=True)) for line in lines[1:]])
 
 
 def test_overlays_of_a_catalogue_folder(tmp_path: Path, cat: Catalog) -> None:
@@ -113,7 +113,7 @@ def test_overlays_of_a_catalogue_folder(tmp_path: Path, cat: Catalog) -> None:
 def test_runs_that_cannot_be_predicted_make_no_profile(cat: Catalog) -> None:
     row = {"model": "nobody/Nothing", "gpu": "l40s", "engine": "vllm", "input_tokens": 10, "output_tokens": 10}
     runs = runs_from_rows(
-        [row | {"concurrency": 1, "tp": 1, "pp": 1, "attention_dp": 1, "moe_tp": 1, "ep": 1, "tpot_ms": 5}], "t"
+        [row | {"concurrency": 1, "tp": 1, "pp": 1, "attention_dp": 1, "moe_tp": 1, "ep": 1, "tpot_ms": 5}]
     )
     with pytest.raises(InputError, match="nobody/Nothing"):
         fit_overlay(runs, cat, name="n", source="s", date="2026-11-30")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from planner.errors import InputError
 from planner.evidence.importers.document import Document
 from planner.evidence.importers.record import BenchRecord, Latency
 from planner.evidence.importers.values import count, finite, percentile_of, text
-from planner.evidence.runs import LAYOUT, POOL
+from planner.evidence.runs import LAYOUT, POOL, SERVING, number_cell, once, used_columns
 from planner.units import MILLISECOND
 
 NAME = "CSV of runs"
@@ -21,52 +22,74 @@ def recognise(document: Document) -> bool:
 
 
 def read(document: Document) -> list[BenchRecord]:
-    """One record a row; columns that are not known are left out."""
+    """One record a row; columns that are not known are left out.
+
+    A row with a cell that means nothing is a refused record, the others are read. Raises InputError where a column is
+    there twice.
+    """
     header = [c.strip() for c in document.rows[0]]
+    once(header, document.name)
     return [
-        _record({k: v.strip() for k, v in zip(header, row, strict=False)}, f"row {i}")
-        for i, row in enumerate(document.rows[1:], start=1)
-        if any(c.strip() for c in row)
+        _row(header, [c.strip() for c in cells], f"row {i}")
+        for i, cells in enumerate(document.rows[1:], start=1)
+        if any(c.strip() for c in cells)
     ]
 
 
-def _record(r: dict[str, str], where: str) -> BenchRecord:
-    split = r.get("serving") == "disagg"
-    shape = {n: count(r.get(n), f"{where} {n}") for n in (POOL if split else LAYOUT)}
-    found = {m: _latency(r, m, where) for m in ("ttft", "tpot", "itl", "e2e")}
+def _row(header: list[str], cells: list[str], where: str) -> BenchRecord:
+    r = dict(zip(header, cells, strict=False))
+    named = text(r.get("run_id")) or where
+    serving = r.get("serving") or "agg"
+    if serving not in SERVING:
+        return BenchRecord(NAME, named, refused=f"serving: got {serving!r}; {' or '.join(SERVING)}")
+    if len(cells) > len(header):
+        return BenchRecord(NAME, named, refused=f"cells beyond the last column: {cells[len(header) :]!r}")
+    checked = {name: number_cell(name, r.get(name)) for name in used_columns(serving) if name in r}
+    problems = [problem for _, problem in checked.values() if problem]
+    if problems:
+        return BenchRecord(NAME, named, refused="; ".join(problems))
+    try:
+        return _record(r, named, serving)
+    except InputError as error:
+        return BenchRecord(NAME, named, refused=str(error))
+
+
+def _record(r: dict[str, str], where: str, serving: str) -> BenchRecord:
+    shape = {n: count(r.get(n), n) for n in (POOL if serving == "disagg" else LAYOUT)}
+    found = {m: _latency(r, m) for m in ("ttft", "tpot", "itl", "e2e")}
     return BenchRecord(
         format=NAME,
-        where=text(r.get("run_id")) or where,
+        where=where,
         model=text(r.get("model")),
         gpu=text(r.get("gpu")),
         engine=text(r.get("engine")),
         engine_version=text(r.get("engine_version")),
         precision=text(r.get("linear_precision")) or text(r.get("precision")),
         moe_precision=text(r.get("moe_precision")),
-        serving="disagg" if split else "agg",
+        serving=serving,
         layout={n: v for n, v in shape.items() if v is not None},
         speculative=r.get("speculative", "").strip() or None,
-        input_tokens=finite(r.get("input_tokens"), f"{where} input_tokens"),
-        output_tokens=finite(r.get("output_tokens"), f"{where} output_tokens"),
-        concurrency=finite(r.get("concurrency"), f"{where} concurrency"),
-        rate_rps=finite(r.get("rate_rps"), f"{where} rate_rps"),
-        requests=count(r.get("requests"), f"{where} requests"),
-        completed=count(r.get("completed"), f"{where} completed"),
-        failed=count(r.get("failed"), f"{where} failed"),
+        input_tokens=finite(r.get("input_tokens"), "input_tokens"),
+        output_tokens=finite(r.get("output_tokens"), "output_tokens"),
+        concurrency=finite(r.get("concurrency"), "concurrency"),
+        rate_rps=finite(r.get("rate_rps"), "rate_rps"),
+        requests=count(r.get("requests"), "requests"),
+        completed=count(r.get("completed"), "completed"),
+        failed=count(r.get("failed"), "failed"),
         latency={m: v for m, v in found.items() if v is not None},
-        request_rps=finite(r.get("request_rps"), f"{where} request_rps"),
-        output_tokens_per_s=finite(r.get("output_tokens_per_s"), f"{where} output_tokens_per_s"),
+        request_rps=finite(r.get("request_rps"), "request_rps"),
+        output_tokens_per_s=finite(r.get("output_tokens_per_s"), "output_tokens_per_s"),
     )
 
 
-def _latency(r: dict[str, str], metric: str, where: str) -> Latency | None:
+def _latency(r: dict[str, str], metric: str) -> Latency | None:
     """``ttft_ms`` or ``mean_ttft_ms``, and percentiles ``p99_ttft_ms``."""
     end = f"{metric}_ms"
-    mean = finite(r.get(end) or r.get(f"mean_{end}"), f"{where} {end}")
+    mean = finite(r.get(end) or r.get(f"mean_{end}"), end)
     percentiles: dict[float, float] = {}
     for key, value in r.items():
         p = percentile_of(key.removesuffix(f"_{end}")) if key.endswith(f"_{end}") else None
-        found = None if p is None else finite(value, f"{where} {key}")
+        found = None if p is None else finite(value, key)
         if p is not None and found is not None:
             percentiles[p] = found * MILLISECOND
     if mean is None and not percentiles:

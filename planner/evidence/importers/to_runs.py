@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.catalog import Catalog
 from planner.catalog.model_spec import MoeFeedForward
-from planner.errors import InputError
+from planner.errors import InputError, UnknownNameError
 from planner.evidence.importers.names import gpu_id, precision_word
 from planner.evidence.importers.record import BenchRecord
 from planner.evidence.run_terms import architecture_name
@@ -63,7 +63,12 @@ class Converted:
 
 
 def to_runs(records: Sequence[BenchRecord], given: Given, catalog: Catalog) -> Converted:
-    """Records as runs; raises InputError naming every fact that the file lacks and the options do not supply."""
+    """Records as runs; one whose own words mean nothing is left out with the reason.
+
+    Raises InputError naming every fact that the file lacks and the options do not supply, and for an option that means
+    nothing.
+    """
+    _check_given(given, catalog)
     missing: dict[str, str] = {}
     rows: list[dict[str, Any]] = []
     positions: list[int | None] = []
@@ -72,7 +77,12 @@ def to_runs(records: Sequence[BenchRecord], given: Given, catalog: Catalog) -> C
     moes = _experts(catalog)
     for record in records:
         reason = record.refused or _not_comparable(record)
-        row = None if reason else _row(record, given, catalog, moes, missing, notes)
+        row = None
+        if not reason:
+            try:
+                row = _row(record, given, catalog, moes, missing, notes)
+            except InputError as error:
+                reason = str(error)
         positions.append(None if row is None else len(rows))
         reasons.append(reason)
         if row is not None:
@@ -80,7 +90,17 @@ def to_runs(records: Sequence[BenchRecord], given: Given, catalog: Catalog) -> C
     if missing:
         options = ", ".join(f"{fact} ({option})" for fact, option in missing.items())
         raise InputError("file", records[0].format, f"does not state: {options}; give them as options")
-    return Converted(runs_from_rows(rows, "record"), tuple(positions), tuple(reasons), tuple(notes))
+    return Converted(runs_from_rows(rows), tuple(positions), tuple(reasons), tuple(notes))
+
+
+def _check_given(given: Given, catalog: Catalog) -> None:
+    if given.gpu:
+        gpu_id(given.gpu, catalog.accelerator_ids(), "--gpu")
+    if given.precision:
+        precision_word(given.precision, None)
+    if given.engine and given.engine not in catalog.engine_names():
+        raise UnknownNameError("--engine", given.engine, catalog.engine_names())
+    given.layout()
 
 
 def _not_comparable(r: BenchRecord) -> str:

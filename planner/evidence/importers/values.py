@@ -39,9 +39,11 @@ def finite(value: Any, field: str = "value") -> float | None:
 
 
 def count(value: Any, field: str = "value") -> int | None:
-    """A whole number, None where missing."""
+    """A whole number, None where missing. Raises InputError for a fraction."""
     found = finite(value, field)
-    return None if found is None else round(found)
+    if found is not None and not found.is_integer():
+        raise InputError(field, value, "a whole number or nothing")
+    return None if found is None else int(found)
 
 
 def truth(value: Any, field: str = "value") -> bool | None:

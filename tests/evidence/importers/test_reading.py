@@ -169,3 +169,18 @@ def test_no_text_crashes(content: str) -> None:
 def test_no_value_crashes(key: str, value: object) -> None:
     with contextlib.suppress(InputError):
         results_of(samples.text(samples.VLLM | {key: value}))
+
+
+def test_a_bad_row_of_a_csv_is_refused_alone() -> None:
+    head = "model,gpu,engine,input_tokens,output_tokens,concurrency,tp,tpot_ms\n"
+    rows = ["2,4,60", "2,1.5,60", "-2,4,60", "2,4,fast", "2,4,60,9"]
+    found = results_of(head + "".join(f"m,l40s,vllm,1000,500,{row}\n" for row in rows), "mine.csv").records
+    assert [bool(r.refused) for r in found] == [False, True, True, True, True]
+    assert [r.refused.split(":")[0] for r in found[1:]] == [
+        "tp",
+        "concurrency",
+        "tpot_ms",
+        "cells beyond the last column",
+    ]
+    with pytest.raises(InputError, match="every column once"):
+        results_of(head.replace("gpu", "model") + "m,m,vllm,1,1,1,1,1\n", "mine.csv")
