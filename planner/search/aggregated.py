@@ -322,7 +322,8 @@ def _at_most(s: Setup, w: Workers, stage: Stage, slope: Array) -> tuple[Workers,
 def _settled(
     s: Setup, w: Workers, held: Held, slope: Array, loaded: Loaded, result: LoadResult
 ) -> tuple[Workers, Held, Loaded, LoadResult]:
-    """Deployments that meet every limit brought down to as few workers as still do, with steps at their own occupancy.
+    """Deployments that meet every limit with steps at their own occupancy, the leanest of each layout and its settings
+    brought down to as few workers as still do.
 
     Counts are found along the slope of the step times; the steps are then evaluated again at the occupancy that comes
     out. Where a limit breaks after all, the larger count stays, settled in the same way.
@@ -331,7 +332,8 @@ def _settled(
     if not rows.size:
         return w, held, loaded, result
     original, fewer = w.count, w.count.copy()
-    fewer[rows] = fewest_workers(s, loaded.take(rows), w.count[rows], np.maximum(w.count[rows] // 2, 1))
+    lean = rows[_leanest(w.take(rows))]
+    fewer[lean] = fewest_workers(s, loaded.take(lean), w.count[lean], np.maximum(w.count[lean] // 2, 1))
     for count in (fewer, original):
         few = replace(w.take(rows), count=count[rows])
         rate, cv = rates(s, few.count)
@@ -348,3 +350,11 @@ def _settled(
         if not rows.size:
             break
     return w, held, loaded, result
+
+
+def _leanest(w: Workers) -> IntArray:
+    """Positions of the row with the fewest workers of each layout and its settings."""
+    settings = np.stack([*w.layouts.as_columns().values(), w.two_batch.astype(np.int64), w.token_budget])
+    order = np.lexsort((w.count, *settings))
+    change = (np.diff(settings[:, order], axis=1) != 0).any(axis=0)
+    return np.sort(order[np.concatenate([[True], change])])
