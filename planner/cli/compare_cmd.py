@@ -54,6 +54,7 @@ def compare_command(
 
 def comparison(a: Plan, b: Plan) -> dict[str, Any]:
     """Differences of identity, versions and scenario, and the first candidates' numbers side by side."""
+    from planner.scenario.differences import differences, flat
     from planner.scenario.identity import identity_difference
 
     sides = [flat(p.best.model_dump(mode="json")) if p.best is not None else {} for p in (a, b)]
@@ -62,33 +63,17 @@ def comparison(a: Plan, b: Plan) -> dict[str, Any]:
         left, right = sides[0].get(name), sides[1].get(name)
         ratio = right / left if left and right is not None else None
         numbers[name] = {"a": left, "b": right, "b_over_a": ratio}
-    identity = identity_difference(a.identity, b.identity)
     return {
         "answer": {"a": headline(a), "b": headline(b)},
-        "identity_difference": {k: {"a": x, "b": y} for k, (x, y) in identity.items()},
-        "version_difference": _difference(a.versions.model_dump(), b.versions.model_dump()),
-        "scenario_difference": _difference(flat(a.scenario.to_dict()), flat(b.scenario.to_dict())),
+        "identity_difference": _sides(identity_difference(a.identity, b.identity)),
+        "version_difference": _sides(differences(a.versions.model_dump(), b.versions.model_dump())),
+        "scenario_difference": _sides(differences(flat(a.scenario.to_dict()), flat(b.scenario.to_dict()))),
         "numbers": numbers,
     }
 
 
-def flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots; lists of mappings by index, other lists whole."""
-    out: dict[str, Any] = {}
-    for key, value in data.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            out |= flat(value, f"{name}.")
-        elif isinstance(value, list) and any(isinstance(v, dict) for v in value):
-            out |= flat({str(i): v for i, v in enumerate(value)}, f"{name}.")
-        else:
-            out[name] = value
-    return out
-
-
-def _difference(a: dict[str, Any], b: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    keys = [*a, *(k for k in b if k not in a)]
-    return {k: {"a": a.get(k), "b": b.get(k)} for k in keys if a.get(k) != b.get(k)}
+def _sides(found: dict[str, tuple[Any, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: {"a": left, "b": right} for name, (left, right) in found.items()}
 
 
 def _text(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from planner.scenario.base import Schema
+from planner.scenario.differences import differences
 
 if TYPE_CHECKING:
     from planner.catalog import ModelSpec
@@ -42,9 +43,7 @@ def identity_difference(a: Identity, b: Identity) -> dict[str, tuple[Any, Any]]:
     """Field -> (value in a, value in b) where the two tuples differ; empty means the results compare
     directly.
     """
-    left, right = a.flat(), b.flat()
-    keys = [*left, *(k for k in right if k not in left)]
-    return {k: (left.get(k), right.get(k)) for k in keys if left.get(k) != right.get(k)}
+    return differences(a.flat(), b.flat())
 
 
 def identity_of(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.catalog.scheduler_spec import SchedulerSpec
-from planner.catalog.validation import validate
+from planner.catalog.scheduler_spec import scheduler_spec
 from planner.memory.budget import MemoryBudget, memory_budget
 from planner.memory.coefficients import engine_memory
 
@@ -14,11 +13,6 @@ if TYPE_CHECKING:
     from planner.hardware.device import Device
     from planner.layout.layouts import Layouts
     from planner.model.precision import PrecisionPlan
-
-
-def scheduler(catalog: Catalog, engine: str) -> SchedulerSpec:
-    """How ``engine`` schedules steps. Raises UnknownNameError."""
-    return validate(SchedulerSpec, catalog.engine(engine)["scheduler"], f"engines/scheduler/{engine}.yaml")
 
 
 def rank_memory(
@@ -44,7 +38,7 @@ def rank_memory(
     seqs = memory.max_num_seqs(device.mem_bytes) if max_num_seqs is None else max_num_seqs
     tokens = max_num_batched_tokens
     if tokens is None:
-        tokens = scheduler(catalog, engine).default_token_budget(device.mem_bytes)
+        tokens = scheduler_spec(catalog, engine).default_token_budget(device.mem_bytes)
     return memory_budget(
         spec,
         precision,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from planner.scenario.differences import differences, flat
 from planner.scenario.identity import identity_difference
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui.i18n import _
@@ -53,29 +54,14 @@ def identity_names() -> dict[str, str]:
 def versions(a: Plan, b: Plan) -> list[Difference]:
     """Where the two were made with different programs, catalogues or coefficients."""
     names = {"planner": _("Planner"), "catalogue": _("Catalogue"), "coefficients": _("Coefficients")}
-    left, right = a.versions.model_dump(), b.versions.model_dump()
-    return [(names.get(k, k), left[k], right[k]) for k in left if left[k] != right[k]]
+    found = differences(a.versions.model_dump(), b.versions.model_dump())
+    return [(names.get(k, k), left, right) for k, (left, right) in found.items()]
 
 
 def scenarios(a: Plan, b: Plan) -> list[Difference]:
     """Where the questions differ, by the dotted keys of their YAML."""
-    left, right = flat(a.scenario.to_dict()), flat(b.scenario.to_dict())
-    keys = [k for k in (*left, *(k for k in right if k not in left)) if k not in ("name", "description")]
-    return [(k, _text(left.get(k)), _text(right.get(k))) for k in keys if left.get(k) != right.get(k)]
-
-
-def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots; lists of mappings by index, other lists whole."""
-    out: dict[str, Any] = {}
-    for key, value in data.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            out |= flat(value, f"{name}.")
-        elif isinstance(value, list) and any(isinstance(v, dict) for v in value):
-            out |= flat({str(i): v for i, v in enumerate(value)}, f"{name}.")
-        else:
-            out[name] = value
-    return out
+    found = differences(flat(a.scenario.to_dict()), flat(b.scenario.to_dict()))
+    return [(k, _text(x), _text(y)) for k, (x, y) in found.items() if k not in ("name", "description")]
 
 
 def numbers(a: Candidate, b: Candidate) -> list[Row]:

@@ -3,6 +3,7 @@
 import pytest
 
 from planner.errors import InputError
+from planner.scenario.differences import flat
 from planner.ui import comparison, draft, gallery
 from planner.ui.figures.sweep import metrics
 from planner.ui.figures.sweep import sweep as drawn
@@ -25,7 +26,7 @@ def test_every_variable_changes_one_thing(id, cat):
 
 
 def _changes(a, b):
-    left, right = comparison.flat(a.to_dict()), comparison.flat(b.to_dict())
+    left, right = flat(a.to_dict()), flat(b.to_dict())
     return [(k, left.get(k), right.get(k)) for k in {*left, *right} if left.get(k) != right.get(k)]
 
 
