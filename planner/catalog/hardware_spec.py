@@ -190,6 +190,8 @@ class Node(Strict):
     "Accelerators in the node or rack."
     gpus_per_host: PositiveInt | None = None
     "Accelerators of one host (tray) where the unit is a rack."
+    gpus_per_rack: PositiveInt | None = None
+    "Accelerators that one rack holds, where that is known of the unit itself."
     scale_up: NodeScaleUp = NodeScaleUp()
     nics: Nics | None = None
     rails: PositiveInt | None = None

@@ -19,6 +19,7 @@ from planner.cli import (
     replay_cmd,
     schema_cmd,
     sheet_cmd,
+    size_cmd,
     sweep_cmd,
     validate_cmd,
 )
@@ -35,6 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("plan")(plan_cmd.plan_command)
+app.command("size")(size_cmd.size_command)
 app.command("replay")(replay_cmd.replay_command)
 app.command("estimate")(estimate_cmd.estimate_command)
 app.command("memory")(memory_cmd.memory_command)

@@ -30,30 +30,28 @@ class Domains:
         if self.rack_gpus < self.node_gpus:
             raise InputError("rack_gpus", self.rack_gpus, f"at least node_gpus, {self.node_gpus}")
 
+    def gpus(self, failure: Failure) -> int:
+        """GPUs that one failure takes down."""
+        return {"gpu": 1, "node": self.node_gpus, "rack": self.rack_gpus}[failure]
+
     def lost_workers(self, failure: Failure) -> int:
         """Workers that one failure takes down: every worker with a GPU in the domain.
 
         A worker inside a domain shares it with others; one that spans domains is lost whole. Workers are packed, so a
         domain of G GPUs touches ceil(G / worker) of them where they are smaller, and one where they are larger.
         """
-        size = {"gpu": 1, "node": self.node_gpus, "rack": self.rack_gpus}[failure]
-        return max(-(-size // self.worker_gpus), 1)
+        return max(-(-self.gpus(failure) // self.worker_gpus), 1)
 
 
-def with_headroom(needed: ArrayLike, domains: Domains, failure: Failure, k: int = 1) -> IntArray:
-    """Workers so that ``needed`` (those that just meet the SLO) are left after ``k`` failures of a kind, (n,)."""
+def spare_workers(needed: ArrayLike, domains: Domains, failure: Failure, k: int = 1) -> IntArray:
+    """Workers to add to ``needed`` (those that just meet the SLO) so that as many are left after ``k`` failures, (n,).
+
+    k x what one failure takes, or k further copies of the fleet where one failure takes all of it; they lie where the
+    failures that take the others do not reach them.
+    """
     if k < 0:
         raise InputError("k", k, "at least 0")
-    return np.asarray(needed, dtype=np.int64) + k * domains.lost_workers(failure)
-
-
-def spare_nodes(needed: ArrayLike, domains: Domains, failure: Failure, k: int = 1) -> IntArray:
-    """Whole nodes that :func:`with_headroom` adds, (n,)."""
-    extra = with_headroom(needed, domains, failure, k) - np.asarray(needed, dtype=np.int64)
-    per_node = max(domains.node_gpus // domains.worker_gpus, 1)
-    span = -(-domains.worker_gpus // domains.node_gpus)
-    whole = -(-extra // per_node) if domains.worker_gpus <= domains.node_gpus else extra * span
-    return np.asarray(whole, dtype=np.int64)
+    return np.asarray(k * np.minimum(np.asarray(needed, dtype=np.int64), domains.lost_workers(failure)))
 
 
 def slo_availability(workers: ArrayLike, needed: ArrayLike, unavailability: ArrayLike) -> Array:

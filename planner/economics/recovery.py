@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from planner.catalog.loader import data_root
 from planner.catalog.model_spec import Strict
 from planner.catalog.validation import validate
 from planner.economics.energy import Coefficient
-from planner.units import DAY_S
+from planner.units import DAY_S, GIGA
 
 Array = NDArray[np.float64]
 
@@ -34,6 +34,7 @@ class ReliabilityDefaults(Strict):
     warm_up_s: Coefficient
     gpu_failures_per_year: Coefficient
     gpu_share_of_failures: Coefficient
+    nodes_per_rack: Coefficient
 
 
 def reliability_defaults() -> ReliabilityDefaults:
@@ -56,59 +57,65 @@ class Recovery:
     warm_up_s: Array
     graphs_s: Array
     reprefill_s: Array
-    """Prompts and outputs of the lost requests, computed again by the workers that are left."""
+    """Time to compute the lost prompts and outputs again that is left once the worker is back."""
+
+    @property
+    def start_s(self) -> Array:
+        """From the order to start a worker until it serves: what scaling out takes as well."""
+        return np.asarray(self.restart_s + self.weights_s + self.warm_up_s + self.graphs_s)
 
     @property
     def total_s(self) -> Array:
-        """One after the other; lost requests are computed again while the worker restarts, so only what lasts longer
-        than the restart counts."""
-        away = self.restart_s + self.weights_s + self.warm_up_s + self.graphs_s
-        return np.asarray(self.detection_s + np.maximum(away, self.reprefill_s))
+        """One part after the other."""
+        return np.asarray(self.detection_s + self.start_s + self.reprefill_s)
 
 
 def recovery(
     weight_bytes_per_node: ArrayLike,
     lost_tokens: ArrayLike,
-    prefill_tokens_per_s: ArrayLike,
+    tokens_per_s_meanwhile: ArrayLike,
+    tokens_per_s_after: ArrayLike,
     *,
     defaults: ReliabilityDefaults | None = None,
     detection_s: ArrayLike | None = None,
     restart_s: ArrayLike | None = None,
-    read_bytes_per_s: ArrayLike | None = None,
+    weight_read_gb_s: ArrayLike | None = None,
     graph_capture_s: ArrayLike | None = None,
     warm_up_s: ArrayLike | None = None,
 ) -> Recovery:
     """Recovery of a worker. All broadcast; what is None is taken from ``defaults`` (the shipped ones).
 
-    ``weight_bytes_per_node`` are read at ``read_bytes_per_s`` of one node (nodes of a worker read side by side);
-    ``lost_tokens`` = requests in flight x mean context are computed at ``prefill_tokens_per_s``, the spare prefill rate
-    of the workers that are left.
+    ``weight_bytes_per_node`` are read at ``weight_read_gb_s`` x 1e9 bytes/s of one node (nodes of a worker read side by
+    side). ``lost_tokens`` = requests in flight x mean context are computed again by what the other workers have to
+    spare while it starts (``tokens_per_s_meanwhile``) and, as far as that is not enough, by what all of them have to
+    spare after: max(lost - meanwhile x start, 0) / after seconds.
     """
     d = defaults or reliability_defaults()
-    read = d.weight_read_gb_s.value * 1e9 if read_bytes_per_s is None else read_bytes_per_s
-    with np.errstate(divide="ignore", invalid="ignore"):
-        again = np.divide(np.asarray(lost_tokens, dtype=float), np.asarray(prefill_tokens_per_s, dtype=float))
-    return Recovery(
+    read = d.weight_read_gb_s.value if weight_read_gb_s is None else weight_read_gb_s
+    first = Recovery(
         detection_s=_or(detection_s, d.detection_s),
         restart_s=_or(restart_s, d.restart_s),
-        weights_s=np.asarray(weight_bytes_per_node, dtype=float) / np.asarray(read, dtype=float),
+        weights_s=np.asarray(weight_bytes_per_node, dtype=float) / (np.asarray(read, dtype=float) * GIGA),
         warm_up_s=_or(warm_up_s, d.warm_up_s),
         graphs_s=_or(graph_capture_s, d.graph_capture_s),
-        reprefill_s=np.nan_to_num(again, nan=0.0, posinf=np.inf),
+        reprefill_s=np.zeros(()),
     )
+    left = np.maximum(np.asarray(lost_tokens, dtype=float) - np.asarray(tokens_per_s_meanwhile) * first.start_s, 0.0)
+    after = np.asarray(tokens_per_s_after, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return replace(first, reprefill_s=np.where(left > 0.0, left / after, 0.0))
 
 
 def _or(given: ArrayLike | None, default: Coefficient) -> Array:
     return np.asarray(default.value if given is None else given, dtype=float)
 
 
-def failures_per_year(gpus: ArrayLike, defaults: ReliabilityDefaults | None = None) -> Array:
-    """Expected failures in a year of ``gpus`` GPUs together."""
-    d = defaults or reliability_defaults()
-    return np.asarray(gpus, dtype=float) * d.gpu_failures_per_year.value
+def failures_per_year(gpus: ArrayLike, per_gpu: ArrayLike | None = None) -> Array:
+    """Expected failures in a year of ``gpus`` GPUs together, ``per_gpu`` of each (the shipped rate where None)."""
+    return np.asarray(gpus, dtype=float) * _or(per_gpu, reliability_defaults().gpu_failures_per_year)
 
 
-def unavailability(worker_gpus: ArrayLike, recovery_s: ArrayLike, defaults: ReliabilityDefaults | None = None) -> Array:
+def unavailability(worker_gpus: ArrayLike, recovery_s: ArrayLike, per_gpu: ArrayLike | None = None) -> Array:
     """Part of the time that a worker is down: failures x recovery over failures x recovery + 1 year, (0 to 1)."""
-    down = failures_per_year(worker_gpus, defaults) * np.asarray(recovery_s, dtype=float) / YEAR_S
+    down = failures_per_year(worker_gpus, per_gpu) * np.asarray(recovery_s, dtype=float) / YEAR_S
     return np.asarray(down / (1.0 + down))

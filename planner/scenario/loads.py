@@ -87,6 +87,29 @@ class Trace(Schema):
         return self.cv
 
 
+class DailyProfile(Schema):
+    """How the load moves over a day; the arrival's rate is that of the busiest hour, which the plan is made for."""
+
+    hourly: tuple[NotNegative, ...] | None = Field(
+        None,
+        strict=False,
+        min_length=24,
+        max_length=24,
+        description="Load of each hour from midnight in any unit; only the proportions count.",
+    )
+    peak_to_mean: Annotated[float, Field(ge=1.0, le=24.0)] | None = Field(
+        None, description="Busiest hour over the mean of the day, where the hours are not known."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.hourly is None) == (self.peak_to_mean is None):
+            raise ValueError("needs either hourly (24 values) or peak_to_mean")
+        if self.hourly is not None and not max(self.hourly) > 0:
+            raise ValueError("hourly needs a value above 0")
+        return self
+
+
 Arrival = Annotated[ClosedLoop | Poisson | Gamma | Trace, Field(discriminator="kind")]
 
 

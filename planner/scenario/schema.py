@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from planner.catalog.model_spec import ModelSpec
 from planner.scenario.base import Count, Name, NotNegative, Positive, Schema, Tokens
 from planner.scenario.lengths import Length
-from planner.scenario.loads import Arrival, PriorityClass
+from planner.scenario.loads import Arrival, DailyProfile, PriorityClass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,6 +186,15 @@ class Workload(Schema):
     priority_classes: tuple[PriorityClass, ...] = Field(
         (), strict=False, max_length=100, description="Parts of the traffic by priority."
     )
+    daily_profile: DailyProfile | None = Field(
+        None, description="The load over a day; the arrival's rate is that of the busiest hour."
+    )
+
+    @model_validator(mode="after")
+    def _day_has_a_rate(self) -> Self:
+        if self.daily_profile is not None and self.arrival.kind == "closed_loop":
+            raise ValueError("daily_profile needs arrivals with a rate: poisson, gamma or trace, not closed_loop")
+        return self
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
@@ -254,6 +263,28 @@ class Reliability(Schema):
 
     spare_nodes: Annotated[int, Field(ge=0, le=10_000)] = Field(
         0, description="Nodes beyond what the load needs (N + k)."
+    )
+    failures: Annotated[int, Field(ge=1, le=100)] = Field(
+        1, description="Failures at once, of GPUs, nodes or racks, that headroom is worked out for (the k of N + k)."
+    )
+    gpus_per_rack: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        None, description="GPUs that one rack failure takes; absent means what the catalogue knows of the node."
+    )
+    detection_s: NotNegative | None = Field(
+        None, description="Seconds until a failure is noticed; this and the following default to reliability.yaml."
+    )
+    restart_s: NotNegative | None = Field(
+        None, description="Seconds to schedule a worker on other hardware and start its processes."
+    )
+    weight_read_gb_s: Positive | None = Field(
+        None, description="GB/s at which one node reads weights from storage or its cache."
+    )
+    graph_capture_s: NotNegative | None = Field(None, description="Seconds to capture CUDA graphs.")
+    warm_up_s: NotNegative | None = Field(
+        None, description="Seconds for the memory profile and kernel tuning at start, graphs left out."
+    )
+    gpu_failures_per_year: NotNegative | None = Field(
+        None, description="Failures a year for each GPU, whatever their cause."
     )
 
 

@@ -46,6 +46,12 @@ def _traffic(s: Setup) -> list[str]:
     ]
     if s.rate_rps is not None:
         lines.append("Workers are as few as meet every limit at the percentile it names, at the offered mean rate.")
+    if w.daily_profile is not None:
+        lines.append(
+            "The rate is that of the busiest hour of the day; other hours run fewer workers of the same layout."
+        )
+        if w.daily_profile.hourly is None:
+            lines.append("The day between its busiest and its quietest hour is smooth, with the mean that is given.")
     if w.prefix_hit_rate:
         lines.append(f"{w.prefix_hit_rate:.1%} of prompt tokens are served from the prefix cache and not computed.")
     if engine.version is None:

@@ -15,6 +15,7 @@ from planner.errors import PlannerError
 from planner.scenario.base import Schema
 from planner.scenario.identity import Identity
 from planner.scenario.schema import Scenario
+from planner.search.sizing_schema import Sizing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +188,7 @@ class AdmissionPolicy(Schema):
         description="Output that a request holds KV blocks for when it starts."
     )
     watermark: float = Field(description="Part of all blocks kept free for the growth of what runs.")
-    held_back: dict[int, float] = Field(
+    held_back: dict[Annotated[int, Field(strict=False)], float] = Field(
         default_factory=dict, description="Part of all blocks that a priority leaves to more urgent requests."
     )
 
@@ -198,8 +199,8 @@ class PriorityLatency(Schema):
     name: str = Field(description="Name of the class.")
     priority: int = Field(description="Its rank: a lower number is served first.")
     share: float = Field(description="Part of all requests.")
-    wait_ms: float = Field(description="Mean wait of a prompt for room in a step, in milliseconds.")
-    ttft_ms: float = Field(description="Mean time to first token in milliseconds.")
+    wait_ms: Percentiles = Field(description="Arrival to the first step that carries the prompt, in ms.")
+    ttft_ms: Percentiles = Field(description="Time to first token in ms.")
 
 
 class Candidate(Schema):
@@ -240,8 +241,9 @@ class Candidate(Schema):
     max_concurrency: float | None = Field(None, description="Requests that memory would hold, whole deployment.")
     admission: AdmissionPolicy | None = Field(None, description="Admission policy that goes with the numbers.")
     priorities: tuple[PriorityLatency, ...] = Field(
-        (), strict=False, description="Mean latencies by priority class, most urgent first."
+        (), strict=False, description="Latencies by priority class, most urgent first."
     )
+    sizing: Sizing | None = Field(None, description="Day, failures and recovery; of the first candidate only.")
     settings: OperatingPoint = Field(default_factory=OperatingPoint, description="Engine settings assumed.")
     memory_gib: MemoryGib = Field(description="Memory of the fullest rank in GiB.")
     usd_per_hour: float | None = Field(None, description="Price of the whole deployment in USD per hour.")
@@ -394,6 +396,6 @@ class Plan(_Document):
         except ImportError:
             raise PlannerError("to_frame needs pandas: install the package with its [sheet] extra") from None
 
-        keep_out = {"breakdown", "evidence", "explanation", "slo", "traffic"}
+        keep_out = {"breakdown", "evidence", "explanation", "sizing", "slo", "traffic"}
         rows = [c.model_dump(mode="json", exclude=keep_out) for c in self.candidates]
         return pd.json_normalize(rows)

@@ -26,6 +26,7 @@ from planner.search.reasons import Refused, fitting_rejections, misses, rejectio
 from planner.search.rejections import nearest_misses
 from planner.search.selection import Feasible, Key, by_objective, distinct, frontier, points, ranked
 from planner.search.setup import Hardware, Setup, setup
+from planner.search.sizing import sizing_of
 from planner.search.table import Deployments, IntArray
 from planner.units import MILLISECOND
 
@@ -59,6 +60,9 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
     unbeaten = frontier(feasible)
     chosen = by_objective(tables, list(dict.fromkeys([*best_of_layouts, *unbeaten])), scenario.objective)
     found = _written(s, tables, chosen)
+    if found:
+        of, row = chosen[0]
+        found[0] = found[0].model_copy(update={"sizing": sizing_of(s, tables[of].take(np.array([row])))})
     used = [hw for hw, _ in fits.values()]
     best = found[0] if found else None
     return Plan(

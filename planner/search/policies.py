@@ -7,12 +7,12 @@ from math import ceil
 import numpy as np
 
 from planner.search.loaded import limits_s
-from planner.search.plan_schema import AdmissionPolicy, PriorityLatency
+from planner.search.plan_schema import AdmissionPolicy, Percentiles, PriorityLatency
 from planner.search.setup import Setup
 from planner.serving.admission import Policy
 from planner.serving.latency import LoadResult
-from planner.serving.open_loop import WorkerLoad, work_moments
-from planner.serving.queues import priority_waits
+from planner.serving.open_loop import WorkerLoad
+from planner.serving.priorities import by_class
 from planner.units import MILLISECOND
 
 PATIENCE_S = 10.0
@@ -44,27 +44,23 @@ def admission_policy(s: Setup, result: LoadResult, k: int, max_sequences: int) -
 
 
 def by_priority(s: Setup, load: WorkerLoad, result: LoadResult, k: int) -> tuple[PriorityLatency, ...]:
-    """Mean waits by class: Cobham's ratios between classes, so scaled that the mean over all is that of the load."""
+    """Waits and TTFT of candidate ``k`` by class; none in a closed loop and where a worker is not stable."""
     classes = sorted(s.scenario.workload.priority_classes, key=lambda c: c.priority)
     if not classes or not result.stable[k] or s.rate_rps is None:
         return ()
-    flow = result.flow
-    rate = float(flow.occupancy[k] / flow.residence_s[k])
-    service = float(flow.utilisation[k]) / rate
-    second, _ = work_moments(load)
-    ratio = float(np.broadcast_to(second, result.stable.shape)[k])
-    waits = [float(w) for w in priority_waits([rate * c.share for c in classes], service, service**2 * ratio)]
-    mean = sum(c.share * w for c, w in zip(classes, waits, strict=True))
-    queue = float(flow.backlog.mean[k])
-    scale = queue / mean if mean > 0 else 0.0
-    ttft = float(result.ttft["mean"][k])
+    found = by_class(load, result, k, [c.share for c in classes])
     return tuple(
         PriorityLatency(
             name=c.name,
             priority=c.priority,
             share=c.share,
-            wait_ms=w * scale / MILLISECOND,
-            ttft_ms=(ttft + w * scale - queue) / MILLISECOND,
+            wait_ms=_milliseconds(found, "wait", i),
+            ttft_ms=_milliseconds(found, "ttft", i),
         )
-        for c, w in zip(classes, waits, strict=True)
+        for i, c in enumerate(classes)
     )
+
+
+def _milliseconds(found: LoadResult, metric: str, i: int) -> Percentiles:
+    values = {name: float(v[i]) / MILLISECOND for name, v in getattr(found, metric).items()}
+    return Percentiles(**{name: v for name, v in values.items() if np.isfinite(v)})

@@ -225,7 +225,9 @@ ASSUMPTIONS = (
     N_("Expert popularity varies by {x} of its mean (coefficient of variation); redundant experts even it out"),
     N_("Whole nodes are paid for; GPUs of a node that no worker uses cost as much as the others"),
     N_("Energy includes the rest of the node and a PUE of {x}"),
-    N_("Priority classes are not used: all requests are planned alike"),
+    N_("Limits are judged over all priority classes together; by class, prompts in service always finish"),
+    N_("The rate is that of the busiest hour of the day; other hours run fewer workers of the same layout"),
+    N_("The day between its busiest and its quietest hour is smooth, with the mean that is given"),
 )
 
 ERRORS = (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.economics.headroom import Domains, slo_availability, spare_nodes, with_headroom
+from planner.economics.headroom import Domains, slo_availability, spare_workers
 from planner.errors import InputError
 
 SMALL = Domains(worker_gpus=2, node_gpus=8, rack_gpus=32)
@@ -19,14 +19,12 @@ def test_what_a_failure_takes_down() -> None:
     assert [LARGE.lost_workers(f) for f in ("gpu", "node", "rack")] == [1, 1, 2]
 
 
-def test_workers_and_nodes_added() -> None:
-    assert with_headroom(np.array([5, 10]), SMALL, "node").tolist() == [9, 14]
-    assert with_headroom(5, LARGE, "gpu", 2) == 7
-    assert spare_nodes(5, SMALL, "gpu") == 1
-    assert spare_nodes(5, SMALL, "rack") == 4
-    assert spare_nodes(5, LARGE, "rack") == 4
+def test_workers_added() -> None:
+    assert spare_workers(np.array([5, 10]), SMALL, "node").tolist() == [4, 4]
+    assert spare_workers(5, LARGE, "gpu", 2) == 2
+    assert spare_workers(np.array([3, 30]), SMALL, "rack").tolist() == [3, 16]  # a copy where all are lost
     with pytest.raises(InputError):
-        with_headroom(5, SMALL, "node", -1)
+        spare_workers(5, SMALL, "node", -1)
     with pytest.raises(InputError):
         Domains(8, 8, 4)
 

@@ -18,6 +18,8 @@ HOSTILE = '<script>alert(1)</script> & "quotes" | `code` *star* [link](http://ex
 SECTIONS = (
     *("Answer", "Service levels", "Candidates", "Frontier", "Where the time goes", "Memory of the fullest GPU"),
     *(
+        "Admission",
+        "Size, failures and recovery",
         "Formulas with their values",
         "How sure",
         "Why not the others",

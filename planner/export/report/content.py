@@ -9,6 +9,7 @@ from planner.errors import InputError
 from planner.export.report import svg
 from planner.export.report.blocks import Block, Bullets, Code, Paragraph, Picture, Report, Section, Table
 from planner.export.report.formulas import formulas
+from planner.export.report.sizing import admission_blocks, sizing_blocks
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import deployment, headline, sig3, with_interval
 from planner.search.plan_schema import Candidate, Interval, Phase, Plan
@@ -40,6 +41,7 @@ def report(plan: Plan, rank: int = 1) -> Report:
             Section("Frontier", tuple(_frontier(plan))),
             Section("Where the time goes", tuple(_breakdown(chosen))),
             Section("Memory of the fullest GPU", (_memory(chosen),)),
+            *_served(chosen),
             Section("Formulas with their values", tuple(formulas(plan, chosen))),
             Section("How sure", tuple(_certainty(chosen))),
         ]
@@ -77,6 +79,13 @@ def _answer(plan: Plan, rank: int) -> Iterator[Block]:
     yield Table(("figure", "value"), tuple(rows))
     if chosen.explanation:
         yield Bullets(chosen.explanation)
+
+
+def _served(c: Candidate) -> Iterator[Section]:
+    if c.admission is not None:
+        yield Section("Admission", tuple(admission_blocks(c.admission, c.priorities)))
+    if c.sizing is not None:
+        yield Section("Size, failures and recovery", tuple(sizing_blocks(c.sizing)))
 
 
 def _levels(c: Candidate) -> Iterator[Block]:

@@ -11,6 +11,7 @@ from planner.catalog import catalog
 from planner.economics.cost import gpu_price
 from planner.errors import InfeasibleError
 from planner.export.workbook.book import Book, Sheet, cell, new_book
+from planner.export.workbook.sizing_sheet import write_sizing
 from planner.search.headline import headline
 from planner.search.plan_schema import Candidate, Plan
 
@@ -68,6 +69,8 @@ def write_plan_book(plan: Plan, path: Path) -> None:
         _candidates(book.sheet("Candidates"), plan, prices)
         _summary(summary, plan)
         _frontier(book, plan)
+        if plan.best.sizing is not None:
+            write_sizing(book, plan.best.sizing)
         _scenario(book.sheet("Scenario"), plan)
         _reasons(book.sheet("Why not"), plan)
         _about(book.sheet("About"), plan)

@@ -87,9 +87,7 @@ def _header(sheet: Any, source: Path) -> tuple[int, dict[int, str]]:
         names = {c: sheet.cell(row, c).value for c in range(1, sheet.max_column + 1)}
         if any(isinstance(v, str) and v.strip() == "model" for v in names.values()):
             return row, {c: "" if v is None else str(v).strip() for c, v in names.items()}
-    raise InputError(
-        "file", source.name, f"a sheet with a column model in its header (first {HEADER_ROWS} rows)"
-    )
+    raise InputError("file", source.name, f"a sheet with a column model in its header (first {HEADER_ROWS} rows)")
 
 
 def _unread(sheet: Any, row: int, inputs: Mapping[int, str], given: Mapping[str, Any]) -> Mapping[str, Cell] | None:

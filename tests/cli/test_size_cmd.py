@@ -1,0 +1,47 @@
+"""``planner size`` on a small example."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from planner.cli import run
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SMALL = str(EXAMPLES / "qwen3-32b-l40s.yaml")
+
+
+def test_json_holds_the_plan_s_sizing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", SMALL, "--json", "--hourly", ",".join(["1"] * 20 + ["4"] * 4), "--failures", "2"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["day"]["mean_rps"] == pytest.approx(max(document["day"]["hourly_rps"]) * 1.5 / 4)
+    assert [f["count"] for f in document["failures"]] == [2, 2, 2]
+    assert document["recovery"]["total_s"] > document["recovery"]["weights_s"] > 0
+
+
+def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", SMALL, "--peak-to-mean", "2"]) == 0
+    text = capsys.readouterr().out
+    for part in ("GPUs = ", "Over a day", "Headroom for failures", "1 GPU", "Recovery of one worker", "in all"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--hourly", "1,2,x"), "24 numbers"),
+        (("--hourly", "1,2"), "24"),
+        (("--peak-to-mean", "0.5"), "peak_to_mean"),
+        (("--peak-to-mean", "2", "--hourly", "1"), "either"),
+    ],
+)
+def test_bad_input_is_one_sentence(options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", SMALL, *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_nothing_feasible_is_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", str(EXAMPLES / "infeasible-405b-one-h100.yaml")]) == 3
+    assert "Nothing serves" in capsys.readouterr().err
