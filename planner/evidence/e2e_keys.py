@@ -1,20 +1,24 @@
 """What makes two end-to-end runs alike: the keys by which they are held out together, and how far a run is from those
 that the shipped coefficients were fitted on.
 
-Classes, nearest first: ``seen_layout`` (same model, accelerator, engine, precision, mode and layout; other lengths or
-concurrency), ``new_layout``, ``new_model``, ``new_gpu``, ``new_engine``. A run that is new in several ways takes the
-farthest.
+Classes, nearest first, each as true as it reads: ``seen_layout`` (runs of this model on this accelerator and engine in
+this layout), ``new_layout`` (in other layouts only), ``new_model`` (runs on this accelerator and engine, none of this
+model), ``new_gpu`` (runs of this engine, none on this accelerator), ``new_engine``. What was measured in parts but
+never together is as far as what is missing: runs left out by (model, accelerator, engine) leave the 80 % interval of
+``new_layout`` in twice as many cases as it promises, and that of ``new_model`` in as many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from planner.catalog.files import read_yaml
 from planner.catalog.loader import data_root
+from planner.evidence.run_reading import architecture_name
 from planner.evidence.runs import LAYOUT, POOL, Runs
 
 DISTANCES = ("seen_layout", "new_layout", "new_model", "new_gpu", "new_engine")
@@ -34,25 +38,68 @@ def group_keys(runs: Runs) -> list[str]:
     return [" ".join([*(text[n][i] or "-" for n in names), layout_text(runs, i)]) for i in range(len(runs))]
 
 
+@dataclass(frozen=True)
+class Known:
+    """What has been measured together, models by architecture (planner.evidence.run_reading.architecture_name)."""
+
+    engines: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+    """(accelerator, engine)."""
+    triples: frozenset[tuple[str, str, str]]
+    """(model, accelerator, engine)."""
+    groups: frozenset[str]
+    """As :func:`group_keys`, each also without its precision (:func:`place_key`)."""
+
+    @classmethod
+    def of(cls, evidence: Mapping[str, Iterable[str]]) -> Known:
+        """From the groups of an evidence mapping."""
+        triples: set[tuple[str, str, str]] = set()
+        groups: set[str] = set()
+        for text in evidence["groups"]:
+            model, gpu, engine, linear, moe, serving, layout = text.split(" ")
+            name = architecture_name(model)
+            triples.add((name, gpu, engine))
+            groups |= {
+                " ".join((name, gpu, engine, linear, moe, serving, layout)),
+                place_key(name, gpu, engine, serving, layout),
+            }
+        return cls(
+            frozenset(engine for _, _, engine in triples),
+            frozenset((gpu, engine) for _, gpu, engine in triples),
+            frozenset(triples),
+            frozenset(groups),
+        )
+
+    def distance(self, model: str, gpu: str, engine: str, group: str) -> str:
+        """Class of a deployment; ``model`` is an architecture name, ``group`` one of :attr:`groups` where seen."""
+        if engine not in self.engines:
+            return "new_engine"
+        if (gpu, engine) not in self.pairs:
+            return "new_gpu"
+        if (model, gpu, engine) not in self.triples:
+            return "new_model"
+        return "seen_layout" if group in self.groups else "new_layout"
+
+
+def place_key(model: str, gpu: str, engine: str, serving: str, layout: str) -> str:
+    """A group of :class:`Known` whatever its precision; ``layout`` as :func:`layout_text`."""
+    return " ".join((model, gpu, engine, serving, layout))
+
+
 def distance_classes(runs: Runs, evidence: Mapping[str, Iterable[str]] | None = None) -> list[str]:
-    """Class of each run by ``evidence`` (models, gpus, engines, groups), the shipped one by default."""
-    known = {k: set(v) for k, v in (evidence or shipped_evidence()).items()}
-    groups = group_keys(runs)
-    return [
-        distance(known, runs.text["model"][i], runs.text["gpu"][i], runs.text["engine"][i], groups[i])
-        for i in range(len(runs))
-    ]
+    """Class of each run by ``evidence`` (its groups), the shipped one by default."""
+    known = shipped_known() if evidence is None else Known.of(evidence)
+    found: list[str] = []
+    for i, key in enumerate(group_keys(runs)):
+        model, rest = architecture_name(runs.text["model"][i]), key.split(" ", 1)[1]
+        found.append(known.distance(model, runs.text["gpu"][i], runs.text["engine"][i], f"{model} {rest}"))
+    return found
 
 
-def distance(known: Mapping[str, Iterable[str]], model: str, gpu: str, engine: str, group: str) -> str:
-    """How far (model, gpu, engine, group) is from what is known."""
-    if engine not in known["engines"]:
-        return "new_engine"
-    if gpu not in known["gpus"]:
-        return "new_gpu"
-    if model not in known["models"]:
-        return "new_model"
-    return "seen_layout" if group in known["groups"] else "new_layout"
+@lru_cache(maxsize=1)
+def shipped_known() -> Known:
+    """What the shipped coefficients were fitted on."""
+    return Known.of(shipped_evidence())
 
 
 def evidence_of(runs: Runs, rows: Iterable[int]) -> dict[str, list[str]]:

@@ -40,7 +40,8 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     seconds = {"ttft_ms": loop.ttft_s, "tpot_ms": loop.tpot_s}
     predicted = {name: _column(len(runs), terms.rows, seconds[name] / MILLISECOND) for name in METRICS}
     distances = distance_classes(runs)
-    bands = {name: intervals(distances, name.removesuffix("_ms"), predicted[name]) for name in METRICS}
+    spread = _column(len(runs), terms.rows, terms.curve_spread)
+    bands = {name: intervals(distances, name.removesuffix("_ms"), predicted[name], spread) for name in METRICS}
     headline = np.array([s == "none" for s in runs.text["speculative"]], dtype=bool)
     report = Report(runs, predicted, bands)
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.catalog.loader import data_root
 from planner.evidence.e2e_keys import interval_document
+from planner.hardware.curves import Curve
 
 Array = NDArray[np.float64]
 
@@ -31,6 +32,15 @@ class Interval:
     high50: Array
 
 
+def curve_spread(used: Iterable[Curve]) -> float:
+    """Half-width of an 80 % interval (of a logarithm) that operator curves add which no run was seen with; 0 without.
+
+    The median over those curves: some of a step's operators err upwards, others downwards.
+    """
+    spreads = [c.spread for c in used if c.beyond_runs]
+    return float(np.median(spreads)) if spreads else 0.0
+
+
 def intervals(
     distances: str | Sequence[str],
     metric: str,
@@ -41,7 +51,7 @@ def intervals(
     """Interval of ``predicted`` (tpot, ttft or throughput) at a distance, or one distance per value.
 
     ``extra_log_spread`` is the half-width of a further 80 % interval in the logarithm, added in quadrature: what
-    operator curves of an accelerator without measurements add (their ``spread``).
+    operator curves of an accelerator without measurements add (:func:`curve_spread`), (n,) or one for all.
     """
     classes = interval_document(directory or data_root() / "hardware_db" / "efficiency")["classes"]
     values = np.asarray(predicted, dtype=float)

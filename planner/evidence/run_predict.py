@@ -54,6 +54,8 @@ class RunTerms:
     disaggregated: NDArray[np.bool_]
     prefill_servers: Array
     transfer_s: Array
+    curve_spread: Array
+    """What operator curves from elsewhere add to an interval (planner.evidence.intervals.curve_spread)."""
     engine: tuple[str, ...]
     generation: tuple[str, ...]
 

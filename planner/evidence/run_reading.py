@@ -73,7 +73,9 @@ def reading_rules(directory: Path | None = None) -> ReadingRules:
     return ReadingRules(data["precision"], data["block_scaled"], data["nvfp4_moe_linear"], benches)
 
 
-_VARIANT = re.compile(r"[-_](instruct|chat|base|it|fp8|fp4|nvfp4|mxfp4|bf16|int4|w4a16|w8a8|awq|dynamic|hf|v\d|\d{4})$")
+_VARIANT = re.compile(
+    r"[-_](instruct|chat|base|it|fp8|fp4|nvfp4|mxfp4|bf16|int4|w4a16|w8a8|awq|dynamic|hf|v0\.\d|\d{4})$"
+)
 
 
 def architecture_name(model: str) -> str:

@@ -13,6 +13,7 @@ from planner.catalog.loader import Catalog
 from planner.catalog.model_spec import ModelSpec
 from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
 from planner.errors import InputError, PlannerError, UnknownNameError
+from planner.evidence.intervals import curve_spread
 from planner.evidence.run_predict import (
     CoefficientArrays,
     PhaseTerms,
@@ -150,6 +151,7 @@ def _group_terms(
     return replace(
         build(common),
         first_wave_share=np.full(rows.size, bench.first_wave_share),
+        curve_spread=np.full(rows.size, curve_spread(ctx.curves.used())),
         engine=(engine,) * rows.size,
         generation=(accelerator.arch,) * rows.size,
     )
@@ -178,6 +180,7 @@ class _Common:
             "disaggregated": np.full(n, "prefill_servers" in known),
             "prefill_servers": np.ones(n),
             "transfer_s": np.zeros(n),
+            "curve_spread": np.zeros(n),
             "engine": (),
             "generation": (),
         }

@@ -46,6 +46,9 @@ class Curve:
     activation_bytes: float
     from_accelerator: str
     extrapolated: bool
+    beyond_runs: bool
+    """Stands in from another accelerator, data type or peak. Another engine's kernels on the same accelerator are part
+    of what end-to-end residuals show; these are not."""
     points: int
     median_ape: float
     p90_ape: float
@@ -101,6 +104,7 @@ class CurveSet:
                 if entry is None:
                     continue
                 notes, factor = [], 1.0
+                beyond = bool(why_accelerator or candidate.get("why"))
                 if why_accelerator:
                     notes.append(why_accelerator)
                     factor *= accelerator_factor
@@ -110,7 +114,7 @@ class CurveSet:
                 if candidate.get("why"):
                     notes.append(str(candidate["why"]))
                     factor *= float(candidate["spread_factor"])
-                return self._make(op, engine, candidate, entry, accelerator, notes, factor)
+                return self._make(op, engine, candidate, entry, accelerator, notes, factor, beyond)
         raise InputError(
             f"{op} of {dtype} on {self.device.id}", self.engine, "no measured curve, nor one that may stand in"
         )
@@ -148,6 +152,7 @@ class CurveSet:
         accelerator: str,
         notes: list[str],
         factor: float,
+        beyond: bool,
     ) -> Curve:
         here = self.device
         compute = str(candidate["compute"])
@@ -155,7 +160,7 @@ class CurveSet:
             stand_in = str(self._rules["peak_fallback"]["use"])
             notes.append(f"{here.id} has no {compute} peak: {stand_in} used ({self._rules['peak_fallback']['why']})")
             factor *= float(self._rules["peak_fallback"]["spread_factor"])
-            compute = stand_in
+            compute, beyond = stand_in, True
         residuals = entry["residuals"]
         if self._rules["classes"][op].get("needs_link") and here.link_bw is None and here.pcie_bw is None:
             raise InputError(f"{op} on {here.id}", None, "the accelerator's scale-up or PCIe bandwidth is needed")
@@ -173,6 +178,7 @@ class CurveSet:
             activation_bytes=float(candidate["activation_bytes"]),
             from_accelerator=accelerator,
             extrapolated=bool(notes),
+            beyond_runs=beyond,
             points=int(entry["points"]),
             median_ape=float(residuals["median_ape"]),
             p90_ape=float(residuals["p90_ape"]),

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.evidence.e2e_keys import distance, shipped_evidence
-from planner.evidence.intervals import LEVELS, NORMAL_SCORE_50, NORMAL_SCORE_80, intervals
+from planner.evidence.e2e_keys import DISTANCES, place_key, shipped_known
+from planner.evidence.intervals import LEVELS, NORMAL_SCORE_50, NORMAL_SCORE_80, curve_spread, intervals
 from planner.evidence.profile_overlay import Adjustment
 from planner.evidence.run_terms import architecture_name
 from planner.layout.layouts import Layouts
@@ -27,12 +27,14 @@ DISTANCE_WORDS = {
 
 
 def distance_of(s: Setup, d: Deployments, i: int) -> str:
-    """Distance class of deployment ``i`` to the measured runs behind the coefficients."""
-    known = _known()
-    model = architecture_name(s.spec.hf_id or s.spec.id)
-    gpu, engine = d.decode.hardware.accelerator.id, s.scenario.engine.name
-    group = " ".join((model, gpu, engine, d.serving, layout_key(d, i)))
-    return distance(known, model, gpu, engine, group)
+    """Distance class of deployment ``i`` to the measured runs behind the coefficients; that of its farther pool."""
+    model, engine = architecture_name(s.spec.hf_id or s.spec.id), s.scenario.engine.name
+    pools = (d.decode,) if d.prefill is None else (d.prefill, d.decode)
+    found = []
+    for gpu in {pool.hardware.accelerator.id for pool in pools}:
+        place = place_key(model, gpu, engine, d.serving, layout_key(d, i))
+        found.append(shipped_known().distance(model, gpu, engine, place))
+    return max(found, key=DISTANCES.index)
 
 
 def layout_key(d: Deployments, i: int) -> str:
@@ -48,26 +50,9 @@ def _numbers(layouts: Layouts, i: int) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in ("tp", "pp", "attention_dp", "moe_tp", "ep"))
 
 
-@lru_cache(maxsize=1)
-def _known() -> dict[str, frozenset[str]]:
-    """Shipped evidence with architectures in place of checkpoints, and groups without precision."""
-    shipped = shipped_evidence()
-    groups = set()
-    for text in shipped["groups"]:
-        model, gpu, engine, _, _, serving, layout = text.split(" ")
-        groups.add(" ".join((architecture_name(model), gpu, engine, serving, layout)))
-    return {
-        "models": frozenset(architecture_name(m) for m in shipped["models"]),
-        "gpus": frozenset(shipped["gpus"]),
-        "engines": frozenset(shipped["engines"]),
-        "groups": frozenset(groups),
-    }
-
-
 def extra_spread(hardware: Sequence[Hardware]) -> float:
-    """Half-width of an 80 % interval (of a logarithm) that extrapolated operator curves add; 0 where none is."""
-    marked = [c.spread for hw in hardware for c in hw.curves_used if c.extrapolated]
-    return float(np.median(marked)) if marked else 0.0
+    """:func:`planner.evidence.intervals.curve_spread` of everything that the deployment's nodes were evaluated by."""
+    return curve_spread(curve for hw in hardware for curve in hw.curves_used)
 
 
 def interval_of(

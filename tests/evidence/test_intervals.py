@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.evidence.e2e_keys import DISTANCES, distance, distance_classes, evidence_of, shipped_evidence
-from planner.evidence.e2e_validate import METRICS
-from planner.evidence.intervals import intervals
-from planner.evidence.runs import read_runs
+from planner.catalog import Catalog
+from planner.evidence.e2e_keys import DISTANCES, Known, distance_classes, evidence_of, place_key, shipped_evidence
+from planner.evidence.e2e_validate import METRICS, validate_e2e
+from planner.evidence.intervals import curve_spread, intervals
+from planner.evidence.run_reading import architecture_name
+from planner.evidence.run_terms import run_terms
+from planner.evidence.runs import read_runs, runs_from_rows
+from planner.hardware.curves import curves
+from planner.hardware.device import device
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,14 +63,52 @@ def test_evidence_is_that_of_the_fitted_runs() -> None:
 
 
 def test_distance_takes_the_farthest() -> None:
-    known = {"models": ["m"], "gpus": ["g"], "engines": ["e"], "groups": ["m g e - - agg tp8"]}
-    assert distance(known, "m", "g", "e", "m g e - - agg tp8") == "seen_layout"
-    assert distance(known, "m", "g", "e", "m g e - - agg tp4") == "new_layout"
-    assert distance(known, "x", "g", "e", "") == "new_model"
-    assert distance(known, "x", "y", "e", "") == "new_gpu"
-    assert distance(known, "x", "y", "z", "") == "new_engine"
+    known = Known.of({"groups": ["o/M-FP8 g e fp8 - agg tp8", "o/N h e - - agg tp8", "o/M h f - - agg tp8"]})
+    assert known.distance("m", "g", "e", "m g e fp8 - agg tp8") == "seen_layout"
+    assert known.distance("m", "g", "e", place_key("m", "g", "e", "agg", "tp8")) == "seen_layout"
+    assert known.distance("m", "g", "e", "m g e fp8 - agg tp4") == "new_layout"
+    assert known.distance("x", "g", "e", "") == "new_model"
+    assert known.distance("x", "y", "e", "") == "new_gpu"
+    assert known.distance("x", "y", "z", "") == "new_engine"
+
+
+def test_parts_that_were_never_measured_together_are_not_near() -> None:
+    known = Known.of({"groups": ["o/M g e - - agg tp8", "o/N h e - - agg tp8", "o/N g f - - agg tp8"]})
+    assert known.distance("m", "h", "e", "") == "new_model"
+    assert known.distance("m", "h", "f", "") == "new_gpu"
+
+
+def test_checkpoints_of_one_architecture_are_one_model_and_generations_are_not() -> None:
+    assert architecture_name("deepseek-ai/DeepSeek-V3-0324") == architecture_name("deepseek-ai/DeepSeek-V3")
+    assert architecture_name("deepseek-ai/DeepSeek-V3") != architecture_name("deepseek-ai/DeepSeek-V2")
+    assert architecture_name("mistralai/Mixtral-8x7B-Instruct-v0.1") == "mixtral-8x7b"
 
 
 def test_metrics_of_the_report_have_intervals() -> None:
     for metric in METRICS:
         assert intervals("new_model", metric.removesuffix("_ms"), 1.0).high80 > 1.0
+
+
+def test_borrowed_curves_widen_and_another_engines_kernels_do_not(cat: Catalog) -> None:
+    own, other = (curves(device(cat.accelerator(gpu)), "trtllm") for gpu in ("h200-sxm", "mi300x"))
+    for found in (own, other):
+        for op, dtype in (("gemm", "bf16"), ("moe", "fp8_block")):
+            found.get(op, dtype)
+    assert [c.op for c in own.used() if c.extrapolated] == ["moe"]
+    assert curve_spread(own.used()) == curve_spread([]) == 0.0
+    assert curve_spread(other.used()) == np.median([c.spread for c in other.used()]) > 0.1
+
+
+def test_validation_widens_as_a_plan_does(cat: Catalog) -> None:
+    row: dict[str, str | float | None] = {"model": "Qwen/Qwen3-32B", "gpu": "mi300x", "engine": "vllm", "tp": 1}
+    rows = [
+        row | {"input_tokens": 1000, "output_tokens": 500, "concurrency": 8, "tpot_ms": 30} | change
+        for change in ({}, {"gpu": "h200-sxm"})
+    ]
+    runs = runs_from_rows(rows)
+    spread = run_terms(runs, cat)[0].curve_spread
+    assert spread[0] > spread[1] == 0.0
+    far = validate_e2e(runs, cat)["predictions"][0]
+    plain, wide = (intervals("new_gpu", "tpot", far["predicted_tpot_ms"], extra) for extra in (0.0, spread[0]))
+    assert far["high80_tpot_ms"] == pytest.approx(float(wide.high80))
+    assert wide.high80 > plain.high80
