@@ -100,10 +100,9 @@ def _default(value: Any) -> str:
 
 def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     children = getattr(command, "commands", None)
-    if children is None:
+    if children is None or any(p.name not in ("help", "install_completion", "show_completion") for p in command.params):
         yield name, command
-        return
-    for key, child in children.items():
+    for key, child in (children or {}).items():
         yield from _commands(child, f"{name} {key}")
 
 

@@ -1,8 +1,9 @@
-"""``planner calibrate``: coefficients from measured profiles, written as data with their residuals."""
+"""``planner calibrate ops|memory|e2e|evidence``: the shipped coefficients from measured profiles, written as data with
+their residuals. Without a part it learns from a user's own runs (planner.cli.profile_cmd).
+"""
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +14,15 @@ import typer
 
 from planner.cli.options import CatalogOption, JsonOption
 from planner.cli.output import console, log, print_json, table, write_bytes, write_text
+from planner.cli.profile_cmd import profile_command
 from planner.errors import InputError
-from planner.evidence.intervals import NORMAL_SCORE_80
 from planner.search.headline import sig3
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog
 
-app = typer.Typer(help="Fit coefficients from measured profiles.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None)
+app.callback(invoke_without_command=True)(profile_command)
 
 MeasuredArgument = Annotated[Path, typer.Argument(help="Folder of measured profiles, as measured/ of the project.")]
 OutFolderOption = Annotated[
@@ -139,77 +141,6 @@ def _cross_validation(
         write_text(report, accuracy_markdown(runs, found, document))
         log(f"cross-validation written to {report}")
     return {scheme: errors(residuals) for scheme, residuals in found.items()}
-
-
-@app.command("profile")
-def profile_command(
-    files: Annotated[list[Path], typer.Argument(help="CSV of your own runs, or result files of benchmark tools.")],
-    out: Annotated[Path | None, typer.Option("--out", help="Overlay to write; PLANNER_CATALOG_DIR/profiles/.")] = None,
-    name: Annotated[str, typer.Option("--name", help="Name of the profile.")] = "own runs",
-    model: Annotated[str | None, typer.Option("--model", help="Model, where a file does not say.")] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", help="Accelerator, where a file does not say.")] = None,
-    engine: Annotated[str | None, typer.Option("--engine", help="vllm, sglang or trtllm.")] = None,
-    precision: Annotated[str | None, typer.Option("--precision", help="Precision of the weights.")] = None,
-    tp: Annotated[int | None, typer.Option(min=1)] = None,
-    pp: Annotated[int | None, typer.Option(min=1)] = None,
-    attention_dp: Annotated[int | None, typer.Option(min=1)] = None,
-    ep: Annotated[int | None, typer.Option(min=1)] = None,
-    catalog: CatalogOption = None,
-    as_json: JsonOption = False,
-) -> int:
-    """Learn from your own runs: an overlay that shifts the prediction of their deployment and narrows its interval."""
-    from datetime import date
-
-    from planner.catalog import catalog as open_catalog
-    from planner.evidence.importers import read_results
-    from planner.evidence.importers.to_runs import Given, to_runs
-    from planner.evidence.profile_overlay import fit_overlay, overlay_document
-    from planner.scenario.safe_yaml import dump_yaml
-
-    known = open_catalog(catalog)
-    given = Given(
-        model=model, gpu=gpu, engine=engine, precision=precision, tp=tp, pp=pp, attention_dp=attention_dp, ep=ep
-    )
-    imported = [read_results(path) for path in files]
-    converted = to_runs([record for file in imported for record in file.records], given, known)
-    for note in (*converted.assumptions, *dict.fromkeys(w for f in imported for r in f.records for w in r.warnings)):
-        log(note)
-    overlay, left_out = fit_overlay(
-        converted.runs,
-        known,
-        name=name,
-        source=", ".join(file.name for file in imported),
-        date=date.today().isoformat(),
-    )
-    document = overlay_document(overlay)
-    for reason in filter(None, converted.reasons):
-        left_out[reason] = left_out.get(reason, 0) + 1
-    if out is not None:
-        write_text(out, dump_yaml(document))
-        log(f"overlay written to {out}")
-    if as_json:
-        print_json({"kind": "profile", "left_out": left_out, **document})
-        return 0
-    rows = [
-        (f"{d['model']} on {d['gpu']}, {d['engine']}", metric, str(s["runs"]), *_shift_cells(s))
-        for d in document["deployments"]
-        for metric, s in d["metrics"].items()
-    ]
-    columns = ("deployment", "metric", "runs", "measured / predicted", "factor taken", "80 % interval", "without")
-    console().print(table("Profile", columns, rows, text=2))
-    for reason, count in left_out.items():
-        console().print(f"  {count} × {reason}", markup=False, soft_wrap=True)
-    return 0
-
-
-def _shift_cells(shift: dict[str, float]) -> tuple[str, ...]:
-    """Observed ratio, factor taken, half-width of the 80 % interval with and without the runs."""
-    widths = (math.expm1(NORMAL_SCORE_80 * shift[k]) for k in ("log_spread", "prior_log_spread"))
-    return (
-        f"{shift['median_ratio']:.2f}",
-        f"{math.exp(shift['log_shift']):.2f}",
-        *(f"± {100 * w:.0f} %" for w in widths),
-    )
 
 
 @app.command("evidence")

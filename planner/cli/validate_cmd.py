@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli.given import (
+    ConcurrencyOption,
+    EngineOption,
+    EngineVersionOption,
+    GpuOption,
+    ModelOption,
+    PrecisionOption,
+    RanksOption,
+)
 from planner.cli.options import CatalogOption, JsonOption
 from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError
@@ -21,12 +30,6 @@ if TYPE_CHECKING:
 
     from planner.catalog import Catalog
     from planner.evidence.importers.to_runs import Given
-
-
-ModelOption = Annotated[str | None, typer.Option("--model", help="Model of the runs, where the file does not say.")]
-GpuOption = Annotated[str | None, typer.Option("--gpu", help="Accelerator of the runs, where the file does not say.")]
-EngineOption = Annotated[str | None, typer.Option("--engine", help="vllm, sglang or trtllm.")]
-RanksOption = Annotated[int | None, typer.Option(min=1, help="Part of the layout, where the file does not say.")]
 
 
 def validate_command(
@@ -41,11 +44,9 @@ def validate_command(
     model: ModelOption = None,
     gpu: GpuOption = None,
     engine: EngineOption = None,
-    engine_version: Annotated[str | None, typer.Option("--engine-version")] = None,
-    precision: Annotated[
-        str | None, typer.Option("--precision", help="Precision of the weights: bf16, fp8, nvfp4, mxfp4, int4 ...")
-    ] = None,
-    concurrency: Annotated[float | None, typer.Option("--concurrency", min=1, help="Requests in flight.")] = None,
+    engine_version: EngineVersionOption = None,
+    precision: PrecisionOption = None,
+    concurrency: ConcurrencyOption = None,
     tp: RanksOption = None,
     pp: RanksOption = None,
     attention_dp: RanksOption = None,

@@ -14,6 +14,7 @@ from planner.catalog.loader import Catalog
 from planner.evidence.e2e_calibrate import shipped_coefficients
 from planner.evidence.e2e_keys import distance_classes
 from planner.evidence.intervals import intervals
+from planner.evidence.profile_overlay import adjusted, read_overlays
 from planner.evidence.run_terms import RunTerms, breakdown, predict, run_terms
 from planner.evidence.runs import LAYOUT, Runs
 from planner.units import MILLISECOND
@@ -33,7 +34,7 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     ``metrics`` has for ttft_ms and tpot_ms median_ape, mean_ape, p90_ape (of |predicted - measured| / measured), bias
     (median signed relative error), interval80_coverage and points, over rows whose speculative decoding is known to be
     off; the others are a group of their own. ``predictions`` keeps every row in order, with a reason where it has no
-    prediction.
+    prediction. Profiles of own runs in the catalogue shift and narrow the predictions of their deployments.
     """
     terms, failures = run_terms(runs, catalog)
     loop = predict(terms, shipped_coefficients(terms))
@@ -42,6 +43,14 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     distances = distance_classes(runs)
     spread = _column(len(runs), terms.rows, terms.curve_spread)
     bands = {name: intervals(distances, name.removesuffix("_ms"), predicted[name], spread) for name in METRICS}
+    assumptions = list(runs.assumptions)
+    if overlays := read_overlays(catalog.user_dir):
+        for name in METRICS:
+            predicted[name], bands[name], count = adjusted(
+                overlays, runs, name.removesuffix("_ms"), predicted[name], bands[name]
+            )
+            if count:
+                assumptions.append(f"{name} of {count} rows as the catalogue's own runs of their deployment say")
     headline = np.array([s == "none" for s in runs.text["speculative"]], dtype=bool)
     report = Report(runs, predicted, bands)
     return {
@@ -49,7 +58,7 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
         "rows": len(runs),
         "predicted": int(terms.rows.size),
         "failed": dict(Counter(failures.values()).most_common()),
-        "assumptions": list(runs.assumptions),
+        "assumptions": assumptions,
         "metrics": report.metrics(headline),
         "groups": report.groups(headline, distances),
         "worst": _worst(report, terms, headline),

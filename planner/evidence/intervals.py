@@ -41,6 +41,13 @@ def curve_spread(used: Iterable[Curve]) -> float:
     return float(np.median(spreads)) if spreads else 0.0
 
 
+def around(value: ArrayLike, log_spread: ArrayLike) -> Interval:
+    """Interval of a log-normal around ``value`` with a standard deviation of the logarithm, arrays that broadcast."""
+    middle, sigma = np.asarray(value, dtype=float), np.asarray(log_spread, dtype=float)
+    wide, narrow = np.exp(NORMAL_SCORE_80 * sigma), np.exp(NORMAL_SCORE_50 * sigma)
+    return Interval(middle / wide, middle * wide, middle / narrow, middle * narrow)
+
+
 def intervals(
     distances: str | Sequence[str],
     metric: str,

@@ -10,7 +10,7 @@ Analysis, 3rd ed., sections 2.5 and 2.6.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from planner.catalog.loader import data_root
 from planner.errors import InputError
 from planner.evidence.e2e_calibrate import shipped_coefficients
 from planner.evidence.e2e_keys import distance_classes, interval_document
-from planner.evidence.intervals import NORMAL_SCORE_80
+from planner.evidence.intervals import NORMAL_SCORE_80, Interval, around
 from planner.evidence.run_terms import architecture_name, predict, run_terms
 from planner.evidence.runs import Runs
 from planner.units import MILLISECOND
@@ -106,7 +106,8 @@ def fit_overlay(runs: Runs, catalog: Catalog, *, name: str, source: str, date: s
             if usable.any():
                 log_ratio = np.log(measured[metric][usable] / predicted[metric][usable])
                 nearest = [classes[int(row)] for row in terms.rows[usable]]
-                shifts[metric] = posterior(log_ratio, metric, nearest)
+                borrowed = float(terms.curve_spread[usable].max())
+                shifts[metric] = posterior(log_ratio, metric, nearest, borrowed)
         if shifts:
             found.append(Deployment(*key, shifts))
     reasons: dict[str, int] = {}
@@ -119,15 +120,17 @@ def fit_overlay(runs: Runs, catalog: Catalog, *, name: str, source: str, date: s
     return Overlay(name, source, date, tuple(found)), reasons
 
 
-def posterior(log_ratio: Array, metric: str, classes: Sequence[str], directory: Path | None = None) -> Shift:
+def posterior(log_ratio: Array, metric: str, classes: Sequence[str], extra_log_spread: float = 0.0) -> Shift:
     """Posterior of a deployment's factor from log(measured / predicted) of its runs, shape (n,), n at least 1.
 
-    ``classes`` are the runs' distance classes; the farthest one's spread is the prior's.
+    ``classes`` are the runs' distance classes; the farthest one's spread is the prior's. ``extra_log_spread``, the
+    half-width of an 80 % interval, is what borrowed operator curves add: all runs of a deployment share it.
     """
     prior = _prior()
-    centre, spread = class_spread(metric, classes, directory)
+    centre, spread = class_spread(metric, classes)
     between = prior["between_share_of_variance"][metric] * spread**2
     scatter = spread**2 - between
+    between += (extra_log_spread / NORMAL_SCORE_80) ** 2
     n = log_ratio.size
     middle = float(np.median(log_ratio))
     weight = float(prior["spread_prior_runs"])
@@ -142,13 +145,13 @@ def posterior(log_ratio: Array, metric: str, classes: Sequence[str], directory: 
         log_spread=max(float(np.sqrt(1.0 / precision + within)), least),
         runs=n,
         median_ratio=float(np.exp(middle)),
-        prior_log_spread=spread,
+        prior_log_spread=float(np.sqrt(between + scatter)),
     )
 
 
-def class_spread(metric: str, classes: Iterable[str], directory: Path | None = None) -> tuple[float, float]:
+def class_spread(metric: str, classes: Iterable[str]) -> tuple[float, float]:
     """Median and standard deviation of a metric's log residuals in the widest of some distance classes."""
-    document = interval_document(directory or data_root() / "hardware_db" / "efficiency")
+    document = interval_document(data_root() / "hardware_db" / "efficiency")
     widest = max(
         (document["classes"][name][metric] for name in dict.fromkeys(classes)), key=lambda c: c["q90"] - c["q10"]
     )
@@ -172,6 +175,25 @@ def profile_adjustment(
     ]
     best = max(matches, key=lambda shift: shift.runs, default=None)
     return None if best is None else Adjustment(best.log_shift, best.log_spread, best.runs)
+
+
+def adjusted(
+    overlays: Sequence[Overlay], runs: Runs, metric: str, predicted: Array, bands: Interval
+) -> tuple[Array, Interval, int]:
+    """Predictions (n,) and intervals of runs as their deployments' own overlays say, and how many were changed.
+
+    A run whose deployment no overlay knows keeps what it had.
+    """
+    keys = [_key(runs, row) for row in range(len(runs))]
+    found = {key: profile_adjustment(overlays, *key, metric) for key in dict.fromkeys(keys)}
+    mine = [found[key] for key in keys]
+    known = np.array([m is not None for m in mine], dtype=bool)
+    shift = np.array([0.0 if m is None else m.log_shift for m in mine])
+    spread = np.array([np.nan if m is None else m.log_spread for m in mine])
+    value = predicted * np.exp(shift)
+    moved = around(value, spread)
+    mixed = [np.where(known, getattr(moved, f.name), getattr(bands, f.name)) for f in fields(Interval)]
+    return value, Interval(*mixed), int((known & np.isfinite(predicted)).sum())
 
 
 def overlay_document(overlay: Overlay) -> dict[str, Any]:
@@ -210,7 +232,7 @@ def read_overlay(path: Path) -> Overlay:
         )
         return Overlay(str(data["name"]), str(data["source"]), str(data["date"]), deployments)
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(path.name, str(error), "the keys that planner calibrate profile writes") from None
+        raise InputError(path.name, str(error), "the keys that planner calibrate --profile writes") from None
 
 
 def read_overlays(user_dir: Path | None) -> tuple[Overlay, ...]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from planner.evidence.e2e_keys import DISTANCES, place_key, shipped_known
-from planner.evidence.intervals import LEVELS, NORMAL_SCORE_50, NORMAL_SCORE_80, curve_spread, intervals
+from planner.evidence.intervals import LEVELS, around, curve_spread, intervals
 from planner.evidence.profile_overlay import Adjustment
 from planner.evidence.run_terms import architecture_name
 from planner.layout.layouts import Layouts
@@ -63,14 +63,8 @@ def interval_of(
     Where the user's ``own`` runs of this deployment speak of the metric, theirs in place of the class's.
     """
     if own and metric in own:
-        sigma = own[metric].log_spread
-        wide, narrow = np.exp(NORMAL_SCORE_80 * sigma), np.exp(NORMAL_SCORE_50 * sigma)
-        return Interval(
-            low80=float(value / wide),
-            high80=float(value * wide),
-            low50=float(value / narrow),
-            high50=float(value * narrow),
-        )
+        found = around(value, own[metric].log_spread)
+        return Interval(**{name: float(getattr(found, name)) for name in LEVELS})
     ratios = _ratios(kind, metric, spread)
     return Interval(**{name: value * ratio for name, ratio in ratios.items()})
 

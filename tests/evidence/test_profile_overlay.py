@@ -122,8 +122,68 @@ def test_runs_that_cannot_be_predicted_make_no_profile(cat: Catalog) -> None:
 def test_command_writes_an_overlay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mine, out = tmp_path / "mine.csv", tmp_path / "overlay.yaml"
     mine.write_text(table(1.3, 5))
-    assert run(["calibrate", "profile", str(mine), "--out", str(out), "--name", "lab"]) == 0
+    assert run(["calibrate", "--profile", str(mine), "--out", str(out), "--name", "lab"]) == 0
     assert "measured / predicted" in capsys.readouterr().out
     assert read_overlay(out).name == "lab"
-    assert run(["calibrate", "profile", str(mine), "--json"]) == 0
+    assert run(["calibrate", "--profile", str(mine), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["deployments"][0]["metrics"]["tpot"]["runs"] == 5
+
+
+def test_what_was_learned_shifts_and_narrows_its_deployment_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, folder = tmp_path / "mine.csv", tmp_path / "catalogue"
+    mine.write_text(table(1.5, 6))
+    other = tmp_path / "other.csv"
+    other.write_text(table(1.5, 1).replace("l40s", "l4").replace("Qwen3-32B", "Qwen3-8B"))
+    assert run(["calibrate", "--profile", str(mine), "--out", str(folder), "--name", "My Lab"]) == 0
+    assert "--catalog" in capsys.readouterr().err
+    assert [p.name for p in (folder / FOLDER).iterdir()] == ["my-lab.yaml"]
+
+    def predicted(file: Path, *options: str) -> dict[str, float]:
+        out = tmp_path / "predictions.csv"
+        assert run(["validate", str(file), "--json", "--predictions", str(out), *options]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert any("own runs" in text for text in report["assumptions"]) == (options != () and file == mine)
+        names, first = (line.split(",") for line in out.read_text().splitlines()[:2])
+        return {k: float(v) for k, v in zip(names, first, strict=True) if k.endswith("tpot_ms")}
+
+    plain, learned = predicted(mine), predicted(mine, "--catalog", str(folder))
+    off = {
+        name: abs(np.log(p["predicted_tpot_ms"] / p["measured_tpot_ms"]))
+        for name, p in (("plain", plain), ("learned", learned))
+    }
+    assert off["learned"] < 0.3 * off["plain"]
+    width = {k: p["high80_tpot_ms"] / p["low80_tpot_ms"] for k, p in (("plain", plain), ("learned", learned))}
+    assert 1.0 < width["learned"] < width["plain"]
+    assert predicted(other) == predicted(other, "--catalog", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--profile FILE"),
+        (["--json"], "--profile FILE"),
+        (["--out", "x.yaml", "evidence"], "its options behind evidence"),
+        (["--profile", "none.csv"], "none.csv"),
+        (["--profile", "mine.csv", "--out", "gone/x.yaml"], "a path in a folder that exists"),
+        (["--profile", "mine.csv", "--out", "mine.csv"], "a .yaml file or a catalogue folder"),
+        (["--profile", "mine.csv", "--gpu", "abacus"], "--gpu: got 'abacus'"),
+    ],
+)
+def test_what_to_do_is_said(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text(table(1.3, 5))
+    assert run(["calibrate", *words]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    if "--json" in words:
+        assert said in json.loads(printed.out)["error"]["message"]
+
+
+def test_borrowed_curves_leave_more_to_learn() -> None:
+    near, far = (posterior(np.full(5, 0.8), "tpot", CLASSES, extra) for extra in (0.0, 0.5))
+    assert far.prior_log_spread > near.prior_log_spread
+    assert 0.8 - far.log_shift < 0.8 - near.log_shift
