@@ -87,7 +87,8 @@ def _allowed(detail: ErrorDetails, parent: object) -> str:
         return "this key is required"
     if kind in _BOUNDS:
         key, sentence = _BOUNDS[kind]
-        return sentence.format(ctx.get(key))
+        bound = ctx.get(key)
+        return sentence.format(f"{bound:,.12g}" if isinstance(bound, int | float) else bound)
     if kind in _TYPES:
         return _TYPES[kind]
     if kind in ("literal_error", "enum"):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError, UnknownNameError
+from planner.scenario.base import MAX_RATE_RPS, MIN_RATE_RPS
 from planner.units import MICROSECOND, MILLISECOND
 
 MAX_FILE_BYTES = 512 << 20
@@ -82,7 +83,9 @@ def lengths(path: Path, column: str, field: str) -> NDArray[np.int64]:
     for row, value in enumerate(read_column(path, column, field), start=1):
         number = _number(value)
         if number is None or number != int(number) or not 1 <= number <= 1e8:
-            raise InputError(f"{field}.column", f"{column} = {value} in row {row}", "whole numbers of tokens from 1")
+            raise InputError(
+                f"{field}.column", f"{column} = {value} in row {row}", "whole numbers of tokens from 1 to 100,000,000"
+            )
         out.append(int(number))
     return np.asarray(out, dtype=np.int64)
 
@@ -103,7 +106,11 @@ def arrivals(path: Path, column: str, unit: str, field: str) -> tuple[float, flo
     if at.size < 3 or not at[-1] > at[0]:
         raise InputError(f"{field}.file", path.name, "at least three arrivals that are not all at one time")
     gaps = np.diff(at)
-    return float(gaps.size / (at[-1] - at[0])), float(gaps.std() / gaps.mean())
+    rate = float(gaps.size / (at[-1] - at[0]))
+    if not MIN_RATE_RPS <= rate <= MAX_RATE_RPS:
+        allowed = f"a unit that makes {MIN_RATE_RPS:g} to {MAX_RATE_RPS:,.0f} requests/s of these times, not {rate:.3g}"
+        raise InputError(f"{field}.unit", unit, allowed)
+    return rate, float(gaps.std() / gaps.mean())
 
 
 def _number(value: Any) -> float | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.base import Count, Name, NotNegative, Positive, Schema
+from planner.scenario.base import Count, Name, NotNegative, Rate, Schema
 
 if TYPE_CHECKING:
     from typing import Self
@@ -33,7 +33,7 @@ class Poisson(Schema):
     """Independent users: exponential gaps (cv = 1)."""
 
     kind: Literal["poisson"] = Field(description="Independent arrivals at a mean rate.")
-    rate_rps: Positive = Field(description="Mean arrival rate in requests per second.")
+    rate_rps: Rate = Field(description="Mean arrival rate in requests per second.")
 
     def rate(self) -> float | None:
         return self.rate_rps
@@ -46,7 +46,7 @@ class Gamma(Schema):
     """Gamma-distributed gaps: burstier than Poisson above cv 1, smoother below."""
 
     kind: Literal["gamma"] = Field(description="Arrivals at a mean rate with gamma-distributed gaps.")
-    rate_rps: Positive = Field(description="Mean arrival rate in requests per second.")
+    rate_rps: Rate = Field(description="Mean arrival rate in requests per second.")
     cv: Annotated[float, Field(gt=0.0, le=100.0)] = Field(
         description="Coefficient of variation of the gaps between arrivals; 1 is Poisson."
     )
@@ -69,7 +69,7 @@ class Trace(Schema):
     unit: Literal["s", "ms", "us", "ns", "iso8601"] = Field(
         description="Unit of the arrival time: a number of s, ms, us or ns, or an ISO 8601 date-time."
     )
-    rate_rps: Positive | None = Field(
+    rate_rps: Rate | None = Field(
         None, description="Mean arrival rate in requests per second; filled in from the file."
     )
     cv: NotNegative | None = Field(None, description="Coefficient of variation of the gaps; filled in from the file.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from planner.catalog.model_spec import ModelSpec
-from planner.scenario.base import Count, Name, NotNegative, Positive, Schema, Tokens
+from planner.scenario.base import Count, Milliseconds, Name, NotNegative, Positive, Schema, Tokens, UsdPerHour
 from planner.scenario.lengths import Length
 from planner.scenario.loads import Arrival, DailyProfile, PriorityClass
 
@@ -208,11 +208,11 @@ class Workload(Schema):
 class LatencyLimit(Schema):
     """Upper limits in milliseconds at named percentiles."""
 
-    mean: Positive | None = Field(None, description="Limit on the mean in milliseconds.")
-    p50: Positive | None = Field(None, description="Limit on the median in milliseconds.")
-    p90: Positive | None = Field(None, description="Limit on the 90th percentile in milliseconds.")
-    p95: Positive | None = Field(None, description="Limit on the 95th percentile in milliseconds.")
-    p99: Positive | None = Field(None, description="Limit on the 99th percentile in milliseconds.")
+    mean: Milliseconds | None = Field(None, description="Limit on the mean in milliseconds.")
+    p50: Milliseconds | None = Field(None, description="Limit on the median in milliseconds.")
+    p90: Milliseconds | None = Field(None, description="Limit on the 90th percentile in milliseconds.")
+    p95: Milliseconds | None = Field(None, description="Limit on the 95th percentile in milliseconds.")
+    p99: Milliseconds | None = Field(None, description="Limit on the 99th percentile in milliseconds.")
 
     @model_validator(mode="after")
     def _some(self) -> Self:
@@ -253,7 +253,7 @@ class Slo(Schema):
 class Economics(Schema):
     """Your own prices; a price not given here comes from the catalogue and is named among the assumptions."""
 
-    usd_per_gpu_hour: dict[Name, NotNegative] = Field(
+    usd_per_gpu_hour: dict[Name, UsdPerHour] = Field(
         default_factory=dict, description="Price of a GPU-hour in US dollars by node or accelerator id."
     )
 

@@ -188,3 +188,23 @@ def test_not_a_mapping() -> None:
     for data in ([], "text", None, 3, {1: 2}):
         with pytest.raises(InputError):
             scenario_from_data(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("workload.arrival.rate_rps", 1e300, "at most 1,000,000"),
+        ("workload.arrival.rate_rps", 1e9, "at most 1,000,000"),
+        ("workload.arrival.rate_rps", 1e-12, "at least 1e-06"),
+        ("workload.input_tokens", {"kind": "fixed", "tokens": 10**12}, "at most 100,000,000"),
+        ("workload.input_tokens.mean_tokens", 1e300, "at most 100,000,000"),
+        ("slo.ttft_ms.p95", 1e300, "at most 1,000,000,000"),
+        ("slo.ttft_ms.p95", 1e-300, "at least 0.001"),
+        ("economics.usd_per_gpu_hour.dgx-h200", 1e300, "at most 1,000,000"),
+    ],
+)
+def test_absurd_numbers_are_refused_with_what_is_allowed(field: str, value: object, allowed: str) -> None:
+    with pytest.raises(InputError) as caught:
+        scenario_from_data(changed(field, value))
+    assert field in str(caught.value)
+    assert allowed in caught.value.allowed
