@@ -90,6 +90,7 @@ def sizing_of(s: Setup, row: Deployments) -> Sizing:
     """Sizing of a table of one feasible row with its load."""
     fleet = Fleet(s, row)
     rest, rest_sources = _recovery(fleet)
+    needed = _needed(fleet)
     worker = row.decode
     gpus = int(worker.layouts.gpus[0])
     r = s.scenario.reliability
@@ -98,13 +99,13 @@ def sizing_of(s: Setup, row: Deployments) -> Sizing:
     down = float(unavailability(gpus, total, r.gpu_failures_per_year)) if np.isfinite(total) else 1.0
     return Sizing(
         fleet=_sentence(row),
-        needed_replicas=fleet.replicas,
+        needed_replicas=needed,
         carried_rps=_carried(fleet),
         day=_day(fleet, float(rest.start_s)),
-        failures=_failures(fleet),
+        failures=_failures(fleet, needed),
         recovery=_written(fleet, rest, rest_sources),
         unavailable_share=down,
-        slo_availability=float(slo_availability(fleet.replicas + spare, fleet.replicas, down)),
+        slo_availability=float(slo_availability(fleet.replicas + spare, needed, down)),
     )
 
 
@@ -116,6 +117,18 @@ def _sentence(row: Deployments) -> str:
         return f"{name} = {decode}"
     prefill = workers_text(int(row.prefill.count[0]), row.prefill.layouts.describe(0))
     return f"{name} = prefill {prefill} + decode {decode}"
+
+
+def _needed(fleet: Fleet) -> int:
+    """Fewest (decode) workers that hold every limit at the planned load, never more than planned."""
+    rate = fleet.s.rate_rps
+    if rate is None or fleet.replicas == 1:
+        return fleet.replicas
+    try:
+        found = smallest_fleets(float(rate), fleet.holds, fleet.replicas)
+    except InfeasibleError:
+        return fleet.replicas
+    return min(int(found[0]), fleet.replicas)
 
 
 def _carried(fleet: Fleet) -> float | None:
@@ -176,7 +189,7 @@ def _day(fleet: Fleet, start_s: float) -> DayPlan | None:
 
 
 def _day_prefill(fleet: Fleet, day: DaySize) -> IntArray:
-    """Prefill workers of each hour for the rate that its decode workers are there for; at the peak those of the plan."""
+    """Prefill workers of each hour for the rate that its decode workers are there for; at the peak the planned ones."""
     decode = np.array(day.workers, dtype=np.int64)
     rates = np.maximum(day.rates_rps, np.roll(day.rates_rps, -1))
     out = np.where(rates == rates.max(), fleet.prefill_workers, 0)
@@ -213,7 +226,7 @@ def _host_and_rack(node: Node, used: int) -> tuple[int, int]:
     return host, rack
 
 
-def _failures(fleet: Fleet) -> tuple[FailurePlan, ...]:
+def _failures(fleet: Fleet, needed: int) -> tuple[FailurePlan, ...]:
     row, r = fleet.row, fleet.s.scenario.reliability
     k = r.failures
     decode = domains(row.decode.hardware, int(row.decode.layouts.gpus[0]), r)
@@ -225,12 +238,13 @@ def _failures(fleet: Fleet) -> tuple[FailurePlan, ...]:
     rates = {"gpu": a_year * share, "node": a_year * (1.0 - share), "rack": None}
     plans = []
     for i, failure in enumerate(FAILURES):
-        more = int(spare_workers(fleet.replicas, decode, failure, k))
+        more = int(spare_workers(needed, fleet.replicas, decode, failure, k))
         nodes = _more_nodes(row.decode, more, decode.gpus(failure))
         gpus = int(row.gpus[0]) + more * int(row.decode.layouts.gpus[0])
         of_prefill = None
         if prefill is not None and row.prefill is not None:
-            of_prefill = int(spare_workers(fleet.prefill_workers, prefill, failure, k))
+            count = fleet.prefill_workers
+            of_prefill = int(spare_workers(count, count, prefill, failure, k))
             nodes += _more_nodes(row.prefill, of_prefill, prefill.gpus(failure))
             gpus += of_prefill * int(row.prefill.layouts.gpus[0])
         pools = 1 if row.prefill is None else 2

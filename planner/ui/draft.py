@@ -18,6 +18,7 @@ from planner.scenario.schema import (
     EngineOptions,
     Hardware,
     PrecisionChoice,
+    Reliability,
     Scenario,
 )
 
@@ -27,6 +28,7 @@ POOLS = {"nodes": "candidates", "prefill_nodes": "prefill", "decode_nodes": "dec
 LENGTHS = {"in": "input_tokens", "out": "output_tokens"}
 OPTIONS = tuple(EngineOptions.model_fields)
 CLASSES = tuple(PrecisionChoice.model_fields)
+RECOVERY = tuple(name for name in Reliability.model_fields if name not in ("spare_nodes", "failures"))
 DEFAULT_PERCENTILE = {"ttft_ms": "p95", "tbt_ms": "p99", "tpot_ms": "mean", "e2e_ms": "p95"}
 _P95_OVER_MEAN = 2.0
 """Where a length turns lognormal without a known tail, its p95 starts at twice its mean."""
@@ -39,6 +41,7 @@ def fields(scenario: Scenario) -> Fields:
         "objective": scenario.objective,
         "serving": list(scenario.search.serving),
         "spare_nodes": scenario.reliability.spare_nodes,
+        "failures": scenario.reliability.failures,
         "engine.name": scenario.engine.name,
         "engine.version": scenario.engine.version or "",
         "hit_percent": 100.0 * scenario.workload.prefix_hit_rate,
@@ -53,6 +56,7 @@ def fields(scenario: Scenario) -> Fields:
         out[f"slo.{metric}.percentile"], out[f"slo.{metric}.limit"] = percentile, limit
     out |= {f"precision.{c}": getattr(scenario.precision, c) for c in CLASSES}
     out |= {f"option.{o}": getattr(scenario.engine.options, o) for o in OPTIONS}
+    out |= {f"reliability.{name}": getattr(scenario.reliability, name) for name in RECOVERY}
     out |= {f"price.{k}": v for k, v in scenario.economics.usd_per_gpu_hour.items()}
     return out
 
@@ -83,7 +87,15 @@ def _arrival_fields(scenario: Scenario) -> Fields:
         "arrival.concurrency": getattr(arrival, "concurrency", 64),
         "arrival.rate": arrival.rate() or 1.0,
         "arrival.cv": arrival.gap_cv() or 1.0,
+        "day.peak_to_mean": _peak_to_mean(scenario),
     }
+
+
+def _peak_to_mean(scenario: Scenario) -> float | None:
+    profile = scenario.workload.daily_profile
+    if profile is None or profile.hourly is None:
+        return None if profile is None else profile.peak_to_mean
+    return float(f"{max(profile.hourly) * len(profile.hourly) / sum(profile.hourly):.6g}")
 
 
 def _length_fields(short: str, length: Any) -> Fields:
@@ -139,10 +151,12 @@ def build(base: Scenario, values: Mapping[str, Any], specs: Mapping[str, Any] | 
             workload[key] = _length(short, {**unchanged, **changed}, workload[key])
     if any(k.startswith("arrival.") for k in changed):
         workload["arrival"] = _arrival({**unchanged, **changed}, workload["arrival"])
+    _put_day(workload, changed)
     _put_slo(data, base, changed)
     _put_group(data, "precision", changed, "precision.")
     _put_group(data["engine"], "options", changed, "option.")
     _put_group(data.setdefault("economics", {}), "usd_per_gpu_hour", changed, "price.")
+    _put_group(data, "reliability", changed, "reliability.")
     return scenario_from_data(data)
 
 
@@ -155,7 +169,9 @@ def _put_simple(data: dict[str, Any], changed: Fields) -> None:
             raise InputError("search.serving", [], "choose aggregated, disaggregated, or both")
         data.setdefault("search", {})["serving"] = list(changed["serving"])
     if "spare_nodes" in changed:
-        data["reliability"] = {"spare_nodes": changed["spare_nodes"] or 0}
+        data.setdefault("reliability", {})["spare_nodes"] = changed["spare_nodes"] or 0
+    if "failures" in changed:
+        data.setdefault("reliability", {})["failures"] = changed["failures"] or 1
     if "engine.name" in changed:
         data["engine"]["name"] = changed["engine.name"]
         data["engine"].pop("version", None)
@@ -233,6 +249,15 @@ def _arrival(values: Fields, before: dict[str, Any]) -> dict[str, Any]:
             "cv": float(values["arrival.cv"]),
         }
     return before
+
+
+def _put_day(workload: dict[str, Any], changed: Fields) -> None:
+    """A day has no meaning in a closed loop: the form shows no field for it there, and the profile goes."""
+    if workload["arrival"]["kind"] == "closed_loop":
+        workload.pop("daily_profile", None)
+    elif "day.peak_to_mean" in changed:
+        ratio = changed["day.peak_to_mean"]
+        _set(workload, "daily_profile", None if ratio is None else {"peak_to_mean": float(ratio)})
 
 
 def _put_slo(data: dict[str, Any], base: Scenario, changed: Fields) -> None:

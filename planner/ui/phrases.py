@@ -215,6 +215,15 @@ ASSUMPTIONS = (
     N_("KV cache in {kv}; {model} weights: attention {a}, dense mlp {b}"),
     N_("{share} of prompt tokens are served from the prefix cache and not computed"),
     N_("No {engine} version is given: memory terms of the newest version known are used"),
+    N_(
+        "{engine} {version} is newer than the versions known here, {low} to {high}: memory terms and step times are "
+        "extrapolated from {near}"
+    ),
+    N_(
+        "{engine} {version} is older than the versions known here, {low} to {high}: memory terms and step times are "
+        "extrapolated from {near}"
+    ),
+    N_("No limit is given under slo: any answer time counts as good, and the objective alone decides"),
     N_("No price of {gpu} is known: costs on {node} are not computed"),
     N_("{node} costs ${usd} per GPU-hour (your price)"),
     N_("{node} costs ${usd} per GPU-hour ({kind}, quoted from ${low} to ${high}; {source})"),
@@ -229,6 +238,15 @@ ASSUMPTIONS = (
     N_("The rate is that of the busiest hour of the day; other hours run fewer workers of the same layout"),
     N_("The day between its busiest and its quietest hour is smooth, with the mean that is given"),
 )
+
+LADDER = (
+    N_("EP overlap is left out: the model has no experts"),
+    N_("EP overlap is left out: a replica has one GPU"),
+    N_("EP overlap is left out: {text}"),
+    N_("P/D split: {a} prefill and {b} decode workers; prompts took {share} of the busy time"),
+    N_("{text}: {n} requests exceed the context limit or a rank's cache and are left out"),
+)
+"""What a replayed ladder says beside its rungs."""
 
 ERRORS = (
     N_("must be greater than {n}"),
@@ -266,7 +284,7 @@ ERRORS = (
     N_("{node}: accelerator {gpu}: {field}: got {given}; {why}"),
 )
 
-TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *ERRORS, *STAND_INS)
+TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *LADDER, *ERRORS, *STAND_INS)
 _JOINTS = (("; ", "；"), (" or ", " 或 "), (": ", "："))
 """Where sentences are put together, and how in a language that writes no space there."""
 

@@ -331,3 +331,12 @@ def point_deployment(point: ParetoPoint) -> str:
 
 def _nodes(number: int | None, node: str) -> str:
     return node_label(node) if number is None else f"{count(number)} × {node_label(node)}"
+
+
+def reserves() -> dict[str, str]:
+    """Output that admission keeps cache blocks for, in words."""
+    return {
+        "prompt": _("prompt"),
+        "expected": _("prompt, expected output"),
+        "maximum": _("prompt, longest output"),
+    }

@@ -23,6 +23,10 @@ def test_nothing_changed_is_the_same_scenario(id):
         ("hit_percent", 25.0, "workload.prefix_hit_rate", 0.25),
         ("serving", ["agg"], "search.serving", ["agg"]),
         ("spare_nodes", 2, "reliability.spare_nodes", 2),
+        ("failures", 3, "reliability.failures", 3),
+        ("reliability.detection_s", 12.0, "reliability.detection_s", 12.0),
+        ("reliability.gpus_per_rack", 64, "reliability.gpus_per_rack", 64),
+        ("day.peak_to_mean", 1.5, "workload.daily_profile.peak_to_mean", 1.5),
         ("engine.name", "vllm", "engine.name", "vllm"),
         ("engine.version", "0.5.0", "engine.version", "0.5.0"),
         ("option.max_num_seqs", 64, "engine.options.max_num_seqs", 64),
@@ -99,3 +103,23 @@ def test_bad_values_name_their_field(scenario, values, field):
     with pytest.raises(InputError) as error:
         draft.build(scenario, values)
     assert field in error.value.field
+
+
+def test_a_day_goes_with_its_rate(scenario):
+    day = draft.build(scenario, {"day.peak_to_mean": 2.0})
+    assert draft.fields(day)["day.peak_to_mean"] == 2.0
+    assert draft.build(day, {"arrival.kind": "closed_loop"}).workload.daily_profile is None
+    assert draft.build(day, {"day.peak_to_mean": None}).workload.daily_profile is None
+
+
+def test_hours_of_a_file_show_their_ratio_and_stay(scenario):
+    data = scenario.to_dict()
+    data["workload"]["daily_profile"] = {"hourly": [1.0] * 12 + [3.0] * 12}
+    hours = scenario_from_data(data)
+    assert draft.fields(hours)["day.peak_to_mean"] == 1.5
+    assert draft.build(hours, {"spare_nodes": 2}).workload.daily_profile == hours.workload.daily_profile
+
+
+def test_one_reliability_value_keeps_the_others(scenario):
+    both = draft.build(draft.build(scenario, {"reliability.restart_s": 5.0}), {"spare_nodes": 2})
+    assert (both.reliability.restart_s, both.reliability.spare_nodes) == (5.0, 2)

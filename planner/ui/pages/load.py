@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.ui.sections import load_latency, load_split, shown
+from planner.ui.sections import load_ladder, load_latency, load_sizing, load_split, shown
 
 
 def show() -> None:
@@ -21,4 +21,9 @@ def show() -> None:
         load_latency.show_load(subject)
     with right:
         load_latency.show_budget(subject)
+    if subject.feasible:
+        load_sizing.show(subject)
+        load_sizing.show_admission(subject)
     load_split.show(subject)
+    if subject.feasible:
+        load_ladder.show(subject)

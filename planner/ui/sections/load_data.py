@@ -17,6 +17,8 @@ from planner.search.disaggregated import decode_points, disaggregated_deployment
 from planner.search.loaded import Loaded, good_part, meets
 from planner.search.plan_schema import Candidate, Percentiles
 from planner.search.setup import Setup, setup
+from planner.search.sizing import sizing_of
+from planner.search.sizing_schema import Sizing
 from planner.search.table import Deployments, Workers
 from planner.serving.latency import LoadResult
 from planner.ui.answers import quiet_answer
@@ -185,6 +187,22 @@ def _alike(table: Deployments, subject: Subject) -> IntArray:
         same &= table.prefill.count == subject.pools["prefill"].count[0]
     rows = np.flatnonzero(same)
     return rows[np.argsort(np.abs(table.decode.concurrency[rows] - shown.concurrency[0]), kind="stable")]
+
+
+def sizing_for(subject: Subject) -> Sizing | None:
+    """The plan's sizing of its first candidate, else the shown deployment's own; None where it is not found again."""
+    if subject.candidate.sizing is not None:
+        return subject.candidate.sizing
+    return _sizing(subject.scenario.to_yaml(), subject.setup.catalog.version, subject.key, subject)
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def _sizing(yaml: str, catalogue: str, key: str, _subject: Subject) -> Sizing | None:
+    table = _table(_subject.setup, _subject.pools)
+    if table is None:
+        return None
+    alike = _alike(table, _subject)
+    return sizing_of(_subject.setup, table.take(alike[:1])) if alike.size else None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import streamlit as st
 from planner.errors import PlannerError
 from planner.ui import state
 from planner.ui.i18n import _
-from planner.ui.sidebar import economics, engine, files, hardware, model, session, slo, traffic
+from planner.ui.sidebar import economics, engine, files, hardware, model, reliability, session, slo, traffic
 from planner.ui.sidebar.form import Form
 
 
@@ -26,6 +26,7 @@ def show() -> PlannerError | None:
         traffic.show(form)
         slo.show(form)
         economics.show(form)
+        reliability.show(form)
         engine.show(form)
         error = state.rebuild(form.values)
         with way_back:

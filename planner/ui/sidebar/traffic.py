@@ -78,3 +78,16 @@ def _arrival(form: Form) -> None:
             high=100.0,
             step=0.1,
         )
+    if kind != "closed_loop":
+        form.real(
+            "day.peak_to_mean",
+            _("Busiest hour over the day's mean"),
+            _(
+                "The rate above is that of the busiest hour. With this ratio, or with 24 values in the scenario file, "
+                "the Load page sizes the fleet over a day."
+            ),
+            low=1.0,
+            high=24.0,
+            step=0.1,
+            optional=_("no daily profile"),
+        )

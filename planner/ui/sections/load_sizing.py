@@ -1,0 +1,278 @@
+"""How large the fleet is: over a day, and with spares for failures; how long a worker is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from planner.search.plan_schema import AdmissionPolicy, Candidate
+from planner.search.sizing_schema import DayPlan, FailurePlan, RecoveryPlan, Sizing
+from planner.ui.figures.common import CONFIG
+from planner.ui.figures.sizing import day_figure, recovery_figure
+from planner.ui.formula import Formula
+from planner.ui.i18n import _
+from planner.ui.latex import num
+from planner.ui.numbers import count, dollars, duration, percent, sig
+from planner.ui.sections.cards import Card, cards
+from planner.ui.sections.how import how
+from planner.ui.sections.load_data import sizing_for
+from planner.ui.subject import Subject
+from planner.ui.words import percentiles, reserves
+
+
+def show(subject: Subject) -> None:
+    """Day, failures, recovery of the shown deployment."""
+    with st.spinner(_("Sizing the fleet …"), show_time=True):
+        sizing = sizing_for(subject)
+    if sizing is None:
+        st.caption(_("This deployment's fleet is not sized: no operating point like it is found any more."))
+        return
+    _show_day(subject, sizing)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        _show_failures(sizing)
+    with right:
+        _show_recovery(sizing.recovery)
+
+
+def _show_day(subject: Subject, sizing: Sizing) -> None:
+    st.subheader(
+        _("How large a fleet over a day?"),
+        help=_("Each hour runs the fewest workers of this layout that hold every limit at its rate."),
+        anchor=False,
+    )
+    day = sizing.day
+    carried = sizing.carried_rps
+    rate = subject.setup.rate_rps
+    if day is None:
+        if rate is None:
+            st.caption(_("A closed loop has no rate, so it has no day: choose Poisson or Gamma arrivals for one."))
+        else:
+            if carried is not None:
+                st.markdown(_carried(carried, rate))
+            st.caption(
+                _("Give the busiest hour over the day's mean under Traffic, and the fleet is sized hour by hour.")
+            )
+        return
+    cards(_day_cards(day))
+    sentences = [_carried(carried, rate)] if carried is not None and rate is not None else []
+    sentences.append(
+        _("A worker takes {s} to start, so the next hour's workers are started in the hour before.").format(
+            s=duration(day.start_s * 1e3)
+        )
+    )
+    st.markdown(" ".join(sentences))
+    st.plotly_chart(day_figure(day), config=CONFIG, key="load.day", alt=_("Load and GPUs hour by hour"))
+    how(
+        "load.day",
+        {
+            _("Fleet of one hour"): Formula(
+                r"n_h = \min\{n : \text{every limit holds at}\ \lambda_h / n\ \text{per worker}\}",
+                rf"\lambda_{{max}} = {num(max(day.hourly_rps))},\quad n_{{max}} = {max(day.hourly_replicas)}",
+                _(
+                    "The serving formulas of the plan at the rate of the hour; step times follow their slope from the "
+                    "planned operating point and never fall below those at two thirds of it. Where only the busiest "
+                    "hour over the mean is given, hours follow exp(k cos)."
+                ),
+            )
+        },
+    )
+
+
+def _carried(carried: float, rate: float) -> str:
+    return _("This fleet holds every limit up to **{n} requests/s**, {share} above the planned load.").format(
+        n=sig(carried), share=percent(max(carried / rate - 1.0, 0.0))
+    )
+
+
+def _day_cards(day: DayPlan) -> list[Card]:
+    shown = [
+        Card(
+            _("GPUs at the peak"),
+            count(day.peak_gpus),
+            _("{n} requests/s").format(n=sig(max(day.hourly_rps))),
+            _("A fleet of fixed size needs as many."),
+        ),
+        Card(
+            _("GPUs on average"),
+            sig(day.average_gpus),
+            _("{n} requests/s on average").format(n=sig(day.mean_rps)),
+            _("Mean over the day where workers are started and stopped with the load."),
+        ),
+        Card(
+            _("GPUs at least"),
+            count(day.lowest_gpus),
+            _("autoscaling saves {share} of GPU-hours").format(share=percent(day.saved_share)),
+            _("Lower end of the autoscaling range; its upper end is the peak."),
+        ),
+    ]
+    if day.usd_per_day_fixed is not None and day.usd_per_day_autoscaled is not None:
+        shown.append(
+            Card(
+                _("Rent per day"),
+                dollars(day.usd_per_day_autoscaled),
+                _("{usd} at fixed size").format(usd=dollars(day.usd_per_day_fixed)),
+                _("Autoscaled; whole nodes, spares left out."),
+            )
+        )
+        shown.append(
+            Card(
+                _("$ / Mtok out over the day"),
+                dollars(day.usd_per_mtok_output_autoscaled),
+                _("{usd} at fixed size").format(usd=dollars(day.usd_per_mtok_output_fixed)),
+                _("Rent of the day over its output tokens: quiet hours cost as much per GPU as busy ones."),
+            )
+        )
+    return shown
+
+
+def failures() -> dict[str, str]:
+    """What fails, in words."""
+    return {"gpu": _("GPU"), "node": _("node"), "rack": _("rack")}
+
+
+def _show_failures(sizing: Sizing) -> None:
+    st.subheader(
+        _("What if a GPU, a node or a rack fails?"),
+        help=_("N + k: spares with which every limit still holds after so many failures at once."),
+        anchor=False,
+    )
+    st.markdown(_failure_sentence(sizing.failures))
+    st.dataframe(_failure_frame(sizing.failures), hide_index=True, alt=_("Spares by what fails"))
+    st.caption(
+        _("Enough workers are up {share} of the time, with the spare nodes of the scenario.").format(
+            share=f"{100 * sizing.slo_availability:.4g} %"
+        )
+    )
+
+
+def _failure_sentence(plans: tuple[FailurePlan, ...]) -> str:
+    names = failures()
+    held = [names[f.failure] for f in plans if f.met_without_spares]
+    uncovered = [f for f in plans if not f.met_without_spares and not f.covered]
+    if not uncovered:
+        return _("Every limit still holds after each of these failures, with the nodes of the plan.")
+    first = uncovered[0]
+    text = _("The loss of a **{what}** breaks the limits; **{n}** more nodes keep them.").format(
+        what=names[first.failure], n=count(first.spare_nodes)
+    )
+    if held:
+        return text + " " + _("The plan survives the loss of: {names}.").format(names=", ".join(held))
+    return text
+
+
+def _failure_frame(plans: tuple[FailurePlan, ...]) -> pd.DataFrame:
+    """A column for each kind of failure, so that it fits a phone."""
+    names, marks = failures(), {True: _("yes"), False: _("no"), None: "–"}
+    rows: dict[str, list[str]] = {
+        _("Limits held without spares"): [marks[f.met_without_spares] for f in plans],
+        _("Workers lost"): [count(f.lost_replicas) for f in plans],
+        _("First token after it, p99"): [duration(f.ttft_p99_ms) for f in plans],
+        _("Between tokens after it, p99"): [duration(f.tbt_p99_ms) for f in plans],
+        _("Spare workers for every limit"): [count(f.spare_replicas) for f in plans],
+    }
+    if any(f.spare_prefill_workers is not None for f in plans):
+        rows[_("Spare prefill workers")] = [count(f.spare_prefill_workers) for f in plans]
+    rows |= {
+        _("Nodes to add"): [count(f.spare_nodes) for f in plans],
+        _("Room in the plan's nodes"): [marks[f.covered] for f in plans],
+        _("Expected a year"): [sig(f.per_year) for f in plans],
+    }
+    frame: dict[str, list[Any]] = {_("After the loss of"): list(rows)}
+    for i, f in enumerate(plans):
+        frame[f"{f.count} × {names[f.failure]}"] = [values[i] for values in rows.values()]
+    return pd.DataFrame(frame)
+
+
+def _show_recovery(recovery: RecoveryPlan) -> None:
+    st.subheader(
+        _("How long is a worker away?"),
+        help=_("From the failure until a worker on other hardware serves as before; spare hardware is at hand."),
+        anchor=False,
+    )
+    total = recovery.total_s
+    st.markdown(
+        _("**{total}** after a failure.").format(total=duration(None if total is None else 1e3 * total))
+        if total is not None
+        else _("The fleet never has room to compute the lost requests again: it runs at its limit.")
+    )
+    st.plotly_chart(recovery_figure(recovery), config=CONFIG, key="load.recovery", alt=_("Recovery, part by part"))
+    source = _(
+        "Each part is an input under Failures and recovery, with these sources where it is not your own: {sources}. "
+        "{tokens} tokens of {requests} requests are lost and computed again."
+    ).format(
+        sources="; ".join(dict.fromkeys(recovery.sources.values())),
+        tokens=sig(recovery.lost_tokens),
+        requests=sig(recovery.lost_requests),
+    )
+    how(
+        "load.recovery",
+        {
+            _("Recovery"): Formula(
+                r"t = t_{detect} + t_{restart} + \frac{W_{node}}{B_{read}} + t_{warm\ up} + t_{graphs} + t_{prefill}",
+                rf"{num(recovery.detection_s)} + {num(recovery.restart_s)} + {num(recovery.weights_s)} + "
+                rf"{num(recovery.warm_up_s)} + {num(recovery.graphs_s)} + {num(recovery.reprefill_s or 0.0)}"
+                rf"\ \text{{s}}",
+                source,
+            )
+        },
+    )
+
+
+def show_admission(subject: Subject) -> None:
+    """The admission policy that goes with the plan, and latencies by priority class."""
+    c = subject.candidate
+    if c.admission is None:
+        return
+    st.subheader(
+        _("Who is let in, who waits, who is turned away?"),
+        help=_("The admission policy of one worker, as the plan file holds it."),
+        anchor=False,
+    )
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.dataframe(
+            _policy_frame(c.admission),
+            hide_index=True,
+            column_config={_("Setting"): st.column_config.TextColumn(width=190)},
+            alt=_("Admission policy"),
+        )
+    with right:
+        if c.priorities:
+            st.dataframe(_class_frame(c), hide_index=True, alt=_("Time to first token by priority class"))
+            st.caption(_("More urgent prompts go first; one in service is never interrupted."))
+        else:
+            st.caption(
+                _("All requests are alike. Priority classes in the scenario file give each its own percentiles here.")
+            )
+
+
+def _policy_frame(policy: AdmissionPolicy) -> pd.DataFrame:
+    held = ", ".join(
+        _("priority {p}: {share}").format(p=p, share=percent(share)) for p, share in sorted(policy.held_back.items())
+    )
+    rows = {
+        _("Requests that run at once"): count(policy.max_sequences),
+        _("Tokens of one request, prompt and output"): count(policy.max_context_tokens),
+        _("Requests that may wait; one more is turned away"): count(policy.max_waiting),
+        _("Cache blocks are reserved for"): reserves()[policy.reserve],
+        _("Blocks kept free for growth"): percent(policy.watermark),
+        _("Blocks left to more urgent requests"): held or _("none"),
+    }
+    return pd.DataFrame({_("One worker"): list(rows), _("Setting"): list(rows.values())})
+
+
+def _class_frame(c: Candidate) -> pd.DataFrame:
+    """A column for each class, so that it fits a phone."""
+    levels = {level: name for level, name in percentiles().items() if level != "p90"}
+    frame: dict[str, list[Any]] = {
+        _("Time to first token"): [
+            _("share of requests"),
+            *(_("at {percentile}").format(percentile=n) if k != "mean" else n for k, n in levels.items()),
+        ]
+    }
+    for p in c.priorities:
+        frame[p.name] = [percent(p.share), *(duration(getattr(p.ttft_ms, level)) for level in levels)]
+    return pd.DataFrame(frame)

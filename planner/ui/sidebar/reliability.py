@@ -1,0 +1,50 @@
+"""What fails and how long it takes to come back: the user's own values in place of the shipped ones."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from planner.economics.recovery import reliability_defaults
+from planner.ui.i18n import _
+from planner.ui.numbers import sig
+from planner.ui.sidebar.form import Form
+
+
+def show(form: Form) -> None:
+    """Failures to survive, rack size, recovery times."""
+    with st.expander(_("Failures and recovery")):
+        st.caption(_("Empty means the shipped value, which stands in the field; the Load page names its source."))
+        form.whole(
+            "failures",
+            _("Failures to survive at once"),
+            _("The k of N + k: spares are counted for so many GPUs, nodes or racks at once."),
+            high=100,
+        )
+        form.whole(
+            "reliability.gpus_per_rack",
+            _("GPUs in one rack"),
+            _("What one rack failure takes down."),
+            high=100_000,
+            optional=_("as the catalogue says"),
+        )
+        defaults = reliability_defaults()
+        for field, label in times().items():
+            form.real(
+                f"reliability.{field}",
+                label,
+                low=1e-3 if field == "weight_read_gb_s" else 0.0,
+                step=0.1 if field in ("weight_read_gb_s", "gpu_failures_per_year") else 5.0,
+                optional=sig(getattr(defaults, field).value),
+            )
+
+
+def times() -> dict[str, str]:
+    """Field of the scenario's reliability -> label with its unit."""
+    return {
+        "detection_s": _("Until a failure is noticed, s"),
+        "restart_s": _("Restart on other hardware, s"),
+        "weight_read_gb_s": _("Reading weights, GB/s for each node"),
+        "graph_capture_s": _("CUDA graph capture, s"),
+        "warm_up_s": _("Memory profile and kernel tuning, s"),
+        "gpu_failures_per_year": _("Failures a year for each GPU"),
+    }

@@ -1,0 +1,94 @@
+"""Sizing, admission and the ladder on the load page."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import planner
+from planner.catalog import catalog
+from planner.search.ladder import climb
+from planner.ui import gallery
+from planner.ui.current import Answered
+from planner.ui.figures.ladder import RUNGS, ladder_figure, rung_name
+from planner.ui.figures.sizing import day_figure, recovery_figure, recovery_parts
+from planner.ui.sections import load_sizing
+from planner.ui.sections.load_data import sizing_for
+from planner.ui.subject import Subject, subject_of
+
+OPEN = "qwen3-32b-l40s"
+
+
+@cache
+def _subject(rank: int = 1) -> Subject:
+    data = gallery.example(OPEN).scenario.to_dict()
+    data["hardware"]["candidates"] = [{"node": "l40s-8-pcie"}]
+    data["workload"]["arrival"]["rate_rps"] = 30.0
+    data["workload"]["daily_profile"] = {"peak_to_mean": 2.0}
+    scenario = planner.Scenario.from_dict(data)
+    plan = planner.plan(scenario)
+    found = subject_of(Answered(scenario, plan, catalog(), "test", plan.candidates[rank - 1]))
+    assert found is not None
+    return found
+
+
+def test_the_day_is_drawn_hour_by_hour():
+    sizing = sizing_for(_subject())
+    assert sizing is not None
+    assert sizing.day is not None
+    bars, average, load = day_figure(sizing.day).data
+    assert list(bars.y) == list(sizing.day.hourly_gpus)
+    assert set(average.y) == {sizing.day.average_gpus}
+    assert max(load.y) == 30.0
+    assert load.yaxis == "y2"
+
+
+def test_another_candidate_is_sized_on_its_own():
+    other = _subject(2)
+    assert other.candidate.sizing is None
+    sizing = sizing_for(other)
+    assert sizing is not None
+    assert sizing.day is not None
+    assert sizing.day.peak_gpus == other.candidate.gpus
+
+
+def test_recovery_parts_add_up_to_the_whole():
+    sizing = sizing_for(_subject())
+    assert sizing is not None
+    drawn = recovery_figure(sizing.recovery).data
+    assert len(drawn) == sum(bool(getattr(sizing.recovery, field)) for field in recovery_parts())
+    assert abs(sum(bar.x[0] for bar in drawn) - sizing.recovery.total_s) < 1e-6
+
+
+def test_what_breaks_first_is_said():
+    sizing = sizing_for(_subject())
+    assert sizing is not None
+    said = load_sizing._failure_sentence(sizing.failures)
+    first = next((f for f in sizing.failures if not f.met_without_spares and not f.covered), None)
+    assert first is None or f"**{first.spare_nodes}** more node" in said
+    frame = load_sizing._failure_frame(sizing.failures)
+    assert list(frame.columns[1:]) == ["1 × GPU", "1 × node", "1 × rack"]
+
+
+def test_a_closed_loop_says_that_it_has_no_day(open_page):
+    app = open_page("load", "gpt-oss-120b-h100")
+    assert not app.exception
+    assert any("closed loop has no rate" in c.value for c in app.caption)
+    assert any("Who is let in" in h.value for h in app.subheader)
+
+
+def test_the_ladder_is_replayed_once_asked(open_page):
+    app = open_page("load", "gpt-oss-120b-h100")
+    app.select_slider(key="load.ladder.size").set_value(250).run()
+    app.selectbox(key="load.ladder.trace").set_value("short_qa").run()
+    app.button(key="load.ladder.start").click().run()
+    assert not app.exception
+    assert any("**" in m.value and "output per GPU" in m.value for m in app.markdown)
+    tables = [list(d.value.columns) for d in app.dataframe]
+    assert any("Added" in columns for columns in tables)
+
+
+def test_every_rung_is_a_bar_with_a_name():
+    found = climb(gallery.example("gpt-oss-120b-h100").scenario, requests=250, catalog=catalog())
+    figure = ladder_figure(found)
+    assert len(figure.data[0].x) == len(found.rungs) <= RUNGS
+    assert all(rung_name(r.name) != r.name or r.name in ("continuous batching", "prefix cache") for r in found.rungs)
