@@ -68,6 +68,7 @@ def memory_command(
     from planner.catalog import catalog as open_catalog
     from planner.hardware.device import device
     from planner.layout.layouts import Layouts
+    from planner.memory.coefficients import engine_memory
     from planner.model.precision import PrecisionPlan
     from planner.search.rank_memory import rank_memory
 
@@ -96,6 +97,8 @@ def memory_command(
         **options,
     )
     document = memory_document(given, layout, budget, tokens)
+    beyond = engine_memory(given.engine, known).beyond_known(given.version)
+    document["assumptions"] = [beyond] if beyond else []
     if as_json:
         print_json(document)
     else:
@@ -194,3 +197,5 @@ def _render(document: dict[str, Any]) -> None:
         f"{sig3(document['kv_tokens'])} tokens per attention rank; "
         f"{sig3(document['max_concurrency'])} sequences of {document['sequence_tokens']:,} tokens in the worker."
     )
+    for text in document["assumptions"]:
+        out.print(f"{text}.", markup=False, soft_wrap=True)

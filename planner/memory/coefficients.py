@@ -157,6 +157,21 @@ class EngineMemory(Strict):
             default=min(self.fitted, key=lambda f: version_key(f.from_version)),
         )
 
+    def beyond_known(self, version: str | None) -> str:
+        """Whether ``version`` lies outside the versions known here, as a sentence; empty where it does not."""
+        if version is None or not self.versions:
+            return ""
+        known = sorted(self.versions, key=version_key)
+        given, oldest, newest = (version_key(v) for v in (version, known[0], known[-1]))
+        newer = given[: len(newest)] > newest  # 1.3.0rc5 is a 1.3
+        if not newer and given >= oldest:
+            return ""
+        side, nearest = ("newer", known[-1]) if newer else ("older", known[0])
+        return (
+            f"{self.name} {version} is {side} than the versions known here, {known[0]} to {known[-1]}: memory terms and "
+            f"step times are extrapolated from {nearest}"
+        )
+
     def graphs_in_budget(self, version: str | None) -> bool:
         """Whether the engine subtracts the CUDA graph pool before it sizes the KV cache."""
         return self.graphs_in_budget_from is not None and not is_before(version, self.graphs_in_budget_from)

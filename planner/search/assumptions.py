@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.economics.energy import power_model
+from planner.memory.coefficients import engine_memory
 from planner.search.plan_schema import Candidate
 from planner.search.setup import Hardware, Setup
 
@@ -21,6 +22,14 @@ def assumptions(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidat
 
 
 def _percentiles(s: Setup) -> list[str]:
+    lines = _steady(s)
+    slo = s.scenario.slo
+    if not slo.limits() and slo.completion_rate is None:
+        lines.insert(0, "No limit is given under slo: any answer time counts as good, and the objective alone decides.")
+    return lines
+
+
+def _steady(s: Setup) -> list[str]:
     if s.rate_rps is None:
         return [
             "Percentiles of a closed loop: a fixed number of requests, varying lengths, prompts that queue one by one."
@@ -56,6 +65,8 @@ def _traffic(s: Setup) -> list[str]:
         lines.append(f"{w.prefix_hit_rate:.1%} of prompt tokens are served from the prefix cache and not computed.")
     if engine.version is None:
         lines.append(f"No {s.scheduler.name} version is given: memory terms of the newest version known are used.")
+    elif beyond := engine_memory(engine.name, s.catalog).beyond_known(engine.version):
+        lines.append(f"{beyond}.")
     return lines
 
 

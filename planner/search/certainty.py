@@ -12,6 +12,7 @@ from planner.evidence.intervals import LEVELS, around, curve_spread, intervals
 from planner.evidence.profile_overlay import Adjustment
 from planner.evidence.run_terms import architecture_name
 from planner.layout.layouts import Layouts
+from planner.memory.coefficients import engine_memory
 from planner.search.plan_schema import Evidence, Interval, Mark
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments
@@ -99,6 +100,8 @@ def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str, *, outside:
             if fact.startswith("memory"):
                 text = f"{fact} of {hw.accelerator.id} is not sourced: the memory sold is taken as usable"
                 marks[text] = Mark(subject="memory_gib", text=text)
+    if beyond := engine_memory(s.scenario.engine.name, s.catalog).beyond_known(s.scenario.engine.version):
+        marks["version"] = Mark(subject="engine.version", text=beyond)
     if outside:
         marks["load"] = Mark(subject="percentiles under load", text=f"outside the closed forms' range: {OUTSIDE}")
     extrapolated = bool(marks) or kind in ("new_gpu", "new_engine")

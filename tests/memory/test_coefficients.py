@@ -39,3 +39,11 @@ def test_every_engine_cites_its_sources() -> None:
 def test_an_unknown_engine_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="vllm"):
         engine_memory("vlm")
+
+
+def test_versions_beyond_the_known_ones_are_named() -> None:
+    vllm, trtllm = engine_memory("vllm"), engine_memory("trtllm")
+    assert vllm.beyond_known(None) == vllm.beyond_known("0.19.0") == vllm.beyond_known("0.25.1rc1") == ""
+    assert trtllm.beyond_known("1.3.0rc5") == ""
+    assert "newer than the versions known here, 0.11.0 to 0.33.0" in vllm.beyond_known("99.0")
+    assert "extrapolated from 0.11.0" in vllm.beyond_known("0.6.3")

@@ -257,3 +257,14 @@ def test_a_plan_keeps_its_frame_and_its_identity() -> None:
     assert plan.versions.catalogue
     assert plan.versions.coefficients
     assert plan.assumptions
+
+
+def test_a_version_beyond_the_known_ones_and_a_missing_limit_are_said() -> None:
+    plan = planner.plan(_scenario(engine={"name": "vllm", "version": "99.0"}, slo={}))
+    best = plan.candidates[0]
+    assert best.evidence.extrapolated
+    assert any("vLLM 99.0 is newer" in m.text for m in best.evidence.marks if m.subject == "engine.version")
+    assert any("vLLM 99.0 is newer" in text for text in plan.assumptions)
+    assert plan.assumptions[0].startswith("No limit is given under slo")
+    known = planner.plan(_scenario(engine={"name": "vllm", "version": "0.19.0"}))
+    assert not any("extrapolated from 0." in text or "No limit" in text for text in known.assumptions)
