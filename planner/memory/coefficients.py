@@ -168,8 +168,8 @@ class EngineMemory(Strict):
             return ""
         side, nearest = ("newer", known[-1]) if newer else ("older", known[0])
         return (
-            f"{self.name} {version} is {side} than the versions known here, {known[0]} to {known[-1]}: memory terms and "
-            f"step times are extrapolated from {nearest}"
+            f"{self.name} {version} is {side} than the versions known here, {known[0]} to {known[-1]}: "
+            f"memory terms and step times are extrapolated from {nearest}"
         )
 
     def graphs_in_budget(self, version: str | None) -> bool:

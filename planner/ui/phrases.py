@@ -224,15 +224,6 @@ ASSUMPTIONS = (
         "extrapolated from {near}"
     ),
     N_("No limit is given under slo: any answer time counts as good, and the objective alone decides"),
-    N_(
-        "{engine} {version} is newer than the versions known here, {low} to {high}: memory terms and step times are "
-        "extrapolated from {near}"
-    ),
-    N_(
-        "{engine} {version} is older than the versions known here, {low} to {high}: memory terms and step times are "
-        "extrapolated from {near}"
-    ),
-    N_("No limit is given under slo: any answer time counts as good, and the objective alone decides"),
     N_("No price of {gpu} is known: costs on {node} are not computed"),
     N_("{node} costs ${usd} per GPU-hour (your price)"),
     N_("{node} costs ${usd} per GPU-hour ({kind}, quoted from ${low} to ${high}; {source})"),
