@@ -46,7 +46,7 @@ def read_text(path: Path) -> str:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise InputError(str(path), f"{size} bytes", f"a file of at most {MAX_FILE_BYTES} bytes")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(str(path), path.name, f"cannot be read: {error}") from None
 
@@ -56,7 +56,10 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
     try:
         data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise InputError(where, "YAML", " ".join(str(error).split())) from None
+        mark = getattr(error, "problem_mark", None)
+        lines = text.splitlines()
+        given = lines[mark.line].strip() if mark is not None and mark.line < len(lines) else text[:40].strip()
+        raise InputError(where, given, f"YAML; {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise InputError(where, data, "must be a mapping of keys to values")
     return data
@@ -67,12 +70,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    text = read_text(path)
     try:
-        data = json.loads(read_text(path))
+        data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(str(path), "JSON", f"{error.msg} in line {error.lineno}") from None
+        line = (text.splitlines() or [""])[min(error.lineno, text.count("\n") + 1) - 1 :][:1]
+        allowed = f"JSON; {error.msg[:1].lower()}{error.msg[1:]} in line {error.lineno}, column {error.colno}"
+        raise InputError(str(path), line[0].strip() if line else "", allowed) from None
     except RecursionError:
-        raise InputError(str(path), "JSON", "nested too deeply") from None
+        raise InputError(str(path), text[:40], "JSON that is nested less deeply") from None
     if not isinstance(data, dict):
         raise InputError(str(path), data, "must be a mapping of keys to values")
     return data

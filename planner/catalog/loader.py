@@ -78,7 +78,9 @@ def load_model(ref: str | Path, user_dir: Path | str | None = None) -> ModelSpec
         from planner.catalog.hf_config import spec_from_hf_config
 
         config = read_json(path)
-        return spec_from_hf_config(config, None if config.get("_name_or_path") else _config_id(path))
+        if not config.get("_name_or_path"):
+            config["_name_or_path"] = _hub_name(path) or _config_id(path)
+        return spec_from_hf_config(config)
     if path.suffix in (".yaml", ".yml"):
         return validate(ModelSpec, read_yaml(path), str(path))
     known = catalog(user_dir)
@@ -96,7 +98,21 @@ def load_model(ref: str | Path, user_dir: Path | str | None = None) -> ModelSpec
 
 
 def _config_id(path: Path) -> str:
-    return path.resolve().parent.name if path.stem == "config" else path.stem
+    """What a file is called, or its folder where it is a plain config.json."""
+    return path.resolve().parent.name if path.stem == "config" else path.stem.removesuffix("_config")
+
+
+_HUB = re.compile(r"(?:models--)?([A-Za-z0-9][\w.-]*?)(?:__|--)([A-Za-z0-9][\w.-]*)")
+
+
+def _hub_name(path: Path) -> str | None:
+    """``owner/model`` where the file or a folder above it is named as download tools do: owner__model, owner--model,
+    models--owner--model; else None."""
+    above = [p for p in path.resolve().parts[:-1] if p.startswith("models--")]
+    for name in (_config_id(path), *above):
+        if match := _HUB.fullmatch(name):
+            return f"{match[1]}/{match[2]}"
+    return None
 
 
 class Catalog:

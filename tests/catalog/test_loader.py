@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from hf_configs import LLAMA
 
 from planner.catalog import Catalog, catalog, load_model
 from planner.catalog.loader import CATALOG_VARIABLE, data_root
@@ -140,3 +141,35 @@ def test_catalogue_is_read_once(cat: Catalog) -> None:
     assert catalog() is cat
     assert cat.model("deepseek-v3") is cat.model("deepseek-v3")
     assert len(cat.version) == 12
+
+
+@pytest.mark.parametrize(
+    ("file", "id", "hf_id"),
+    [
+        ("Qwen__Qwen3-14B.json", "qwen3-14b", "Qwen/Qwen3-14B"),
+        ("Qwen--Qwen3-14B_config.json", "qwen3-14b", "Qwen/Qwen3-14B"),
+        ("models--Qwen--Qwen3-14B/snapshots/abc/config.json", "qwen3-14b", "Qwen/Qwen3-14B"),
+        ("My_Model/config.json", "my-model", None),
+        ("own.json", "own", None),
+    ],
+)
+def test_a_files_name_says_whose_config_it_is(tmp_path: Path, file: str, id: str, hf_id: str | None) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(LLAMA), encoding="utf-8-sig")
+    spec = load_model(path)
+    assert (spec.id, spec.hf_id) == (id, hf_id)
+
+
+def test_broken_files_are_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{\n  "model_type" "qwen3"\n}')
+    with pytest.raises(InputError) as caught:
+        load_model(path)
+    assert caught.value.given == '"model_type" "qwen3"'
+    assert "line 2, column 16" in caught.value.allowed
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("a: 1\nb: [1\nc: 2\n")
+    with pytest.raises(InputError) as caught:
+        load_model(spec)
+    assert caught.value.given == "c: 2"
