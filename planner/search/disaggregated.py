@@ -31,15 +31,16 @@ from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult
+from planner.serving.prefill_pool import PoolLoad, PrefillPool, prefill_pool
+from planner.serving.prompt_steps import PromptWork, prompt_steps
 from planner.serving.split import split_at_rate
-from planner.serving.ttft import PrefillPool
 from planner.serving.worker import decode_work, prefill_pool_steps
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-UTILISATIONS = np.array([0.35, 0.5, 0.65, 0.8, 0.9])
-"""Loads of the prefill pool that are tried: what remains is queueing room."""
+UTILISATIONS = np.array([0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9])
+"""Loads of the prefill pool that are tried, over what it passes with full steps: what remains is queueing room."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,12 @@ class PoolPoints:
     servers: Array
     """Prefill: prompts processed at once by one worker; decode: requests that its cache holds."""
     growth: Array
-    """Decode: seconds that one more request adds to a step; prefill: part of a prompt's time that grows with the square
-    of its length."""
+    """Decode: seconds that one more request adds to a step; 0 for prefill."""
     evaluated: int
     held: Held | None = None
     """Memory budgets, once they are known (:func:`useful`)."""
+    pool: PrefillPool | None = None
+    """Prefill: the pool at its load, once its workers are counted."""
 
     def take(self, rows: IntArray) -> PoolPoints:
         return PoolPoints(
@@ -69,6 +71,7 @@ class PoolPoints:
             self.growth[rows],
             self.evaluated,
             None if self.held is None else self.held.take(rows),
+            None if self.pool is None else self.pool.take(rows),
         )
 
 
@@ -102,13 +105,25 @@ def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
     servers = layouts.attention_dp.astype(float)
     w = Workers(hw, layouts, servers, budget, two_batch, uses_deepep(s, hw, layouts), zero)
 
-    def prompt_s(b: Workers) -> tuple[Array, Array]:
+    def prompt_s(b: Workers) -> tuple[Array]:
         work, per_prompt, _ = prefill_pool_steps(b.layouts, s.traffic, b.token_budget.astype(float))
-        times = step_times(hw.ctx, b.layouts, work, *_how(b))
-        return times.total * per_prompt, times.exposed["attention_core"] / times.total
+        return (step_times(hw.ctx, b.layouts, work, *_how(b)).total * per_prompt,)
 
-    time, quadratic = _blocks(w, prompt_s)
-    return PoolPoints(w, time, servers / time, servers, quadratic, index.size)
+    (time,) = _blocks(w, prompt_s)
+    return PoolPoints(w, time, servers / time, servers, np.zeros(index.size), index.size)
+
+
+def counted_pools(s: Setup, points: PoolPoints, rate: float) -> PoolPoints:
+    """Prefill points with as many workers as bring them to each of UTILISATIONS, as pools that share ``rate``."""
+    w = points.workers
+    steps = prompt_steps(w.hardware.ctx, w.layouts, s.traffic, w.token_budget.astype(float), *_how(w))
+    prompts, full_s = PromptWork(s.prompt_shape, steps).full_step()
+    rows = np.tile(np.arange(len(w)), UTILISATIONS.size)
+    need = rate / (np.repeat(UTILISATIONS, len(w)) * (prompts / full_s)[rows])
+    many, first = _distinct(_counted(points.take(rows), need))
+    n, count = len(many.workers), many.workers.count.astype(float)
+    load = PoolLoad(np.full(n, rate), np.full(n, stream_cv(s)), count, steps.take(rows[first]), s.prompt_shape)
+    return replace(many, pool=prefill_pool(load))
 
 
 def _grid(s: Setup) -> IntArray | None:
@@ -168,7 +183,7 @@ def disaggregated_deployments(
     d, p, rate = _paired(s, d, p)
     d_workers, p_workers = d.workers, p.workers
     if s.in_flight is None:
-        loaded = _loaded(s, d, p, rate)
+        loaded = _loaded(s, d, p)
         assert loaded.prefill is not None
         busy = loaded.prefill.utilisation
         worker_rps = d.worker_rps
@@ -203,14 +218,12 @@ def _paired(s: Setup, d: PoolPoints, p: PoolPoints) -> tuple[PoolPoints, PoolPoi
     """
     if s.in_flight is None:
         offered = s.rate_rps or np.nan
-        d = _distinct(_counted(d, offered / d.worker_rps))
-        loads = np.repeat(UTILISATIONS, len(p.workers))
-        p = p.take(np.tile(np.arange(len(p.workers)), UTILISATIONS.size))
-        p = _distinct(_counted(p, offered / (loads * p.worker_rps)))
+        d, _ = _distinct(_counted(d, offered / d.worker_rps))
+        p = counted_pools(s, p, offered)
         alone = under_load(s, Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers)))
         d = _unbeaten(d, alone, ("tbt", "tpot"), busy_part(alone))
         first = d.take(np.full(len(p.workers), int(np.argmin(d.step_s))))
-        pairs = _loaded(s, first, p, np.full(len(p.workers), offered))
+        pairs = _loaded(s, first, p)
         assert pairs.prefill is not None
         p = _unbeaten(p, under_load(s, pairs), ("ttft",), pairs.prefill.utilisation)
         i, j = (a.ravel() for a in np.indices((len(d.workers), len(p.workers))))
@@ -224,10 +237,11 @@ def _paired(s: Setup, d: PoolPoints, p: PoolPoints) -> tuple[PoolPoints, PoolPoi
     return d, _counted(p, rate / (UTILISATIONS[k] * p.worker_rps)), rate
 
 
-def _loaded(s: Setup, d: PoolPoints, p: PoolPoints, rate: Array) -> Loaded:
-    """The loads of pairs of points at an offered ``rate``, (n,)."""
-    transfer = np.broadcast_to(transfer_seconds(s, p.workers, d.workers), rate.shape)
-    pool = PrefillPool(rate, stream_cv(s), p.workers.count * p.servers, p.step_s, p.growth, transfer)
+def _loaded(s: Setup, d: PoolPoints, p: PoolPoints) -> Loaded:
+    """The loads of pairs of points at an offered rate."""
+    assert p.pool is not None
+    transfer = np.broadcast_to(transfer_seconds(s, p.workers, d.workers), len(p.workers))
+    pool = replace(p.pool, transfer_s=transfer)
     return Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers), pool)
 
 
@@ -242,12 +256,13 @@ def _unbeaten(points: PoolPoints, result: LoadResult, metrics: tuple[str, ...], 
     return points.take(np.flatnonzero(pareto_mask(columns, ["min"] * len(columns))))
 
 
-def _distinct(points: PoolPoints) -> PoolPoints:
-    """Points that differ in layout, settings or count; of equal ones the first."""
+def _distinct(points: PoolPoints) -> tuple[PoolPoints, IntArray]:
+    """Points that differ in layout, settings or count, and their positions; of equal ones the first."""
     w = points.workers
     columns = (*w.layouts.as_columns().values(), w.token_budget, w.two_batch, w.count)
     _, first = np.unique(np.stack([np.asarray(c, dtype=np.int64) for c in columns]), axis=1, return_index=True)
-    return points.take(np.sort(first))
+    kept = np.sort(first)
+    return points.take(kept), kept
 
 
 def _counted(points: PoolPoints, need: Array) -> PoolPoints:

@@ -17,10 +17,10 @@ from planner.serving.closed_percentiles import closed_percentiles
 from planner.serving.goodput import good_share
 from planner.serving.latency import EVERYTHING, LoadResult, percentiles
 from planner.serving.open_loop import WorkerLoad
+from planner.serving.prefill_pool import PrefillPool
 from planner.serving.quantiles import LEVELS
 from planner.serving.queues import worker_cv
 from planner.serving.rows import put
-from planner.serving.ttft import PrefillPool
 from planner.serving.worker import WorkerSteps, WorkerTimes, decode_work
 from planner.units import MILLISECOND
 
@@ -175,7 +175,7 @@ class Loaded:
         pool, loop = self.prefill, self.loop
         return Loaded(
             self.worker.take(rows),
-            None if pool is None else PrefillPool(*(_row(getattr(pool, f.name), rows) for f in fields(pool))),
+            None if pool is None else pool.take(rows),
             None if loop is None else LoopTimes(*(_row(getattr(loop, f.name), rows) for f in fields(loop))),
             None if self.concurrency is None else self.concurrency[rows],
         )

@@ -61,7 +61,7 @@ class Fleet:
         pool = many.prefill
         if pool is not None:
             count = np.full(rates.size, self.prefill_workers) if prefill is None else prefill
-            pool = replace(pool, rate_rps=rates, servers=pool.servers / self.prefill_workers * count)
+            pool = pool.at(rates, count)
         wanted: dict[str, tuple[str, ...]] = {m: tuple(levels) for m in ("ttft", "tbt")}
         for metric, limits in limits_s(self.s).items():
             wanted[metric] = (*wanted.get(metric, ()), *(level for level in limits if level != "mean"))

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from planner.serving.convolution import refined
 from planner.serving.gaps import decode_parts, tbt_quantiles, tpot_parts
 from planner.serving.open_loop import Flow, WorkerLoad, flow
+from planner.serving.prefill_pool import PrefillPool
 from planner.serving.quantiles import LEVELS, Part, sum_quantile, total
 from planner.serving.queues import Wait
 from planner.serving.rows import put
 from planner.serving.slots import rejection
-from planner.serving.ttft import PrefillPool, split_parts, ttft_parts
+from planner.serving.ttft import split_parts, ttft_parts
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -122,9 +123,10 @@ def percentiles(
             first, until_first = ttft_parts(load, f)
         else:
             first, until_first = split_parts(load, f, prefill)
-            f = replace(f, stable=f.stable & (prefill.utilisation < 1.0))
+            f = replace(f, stable=f.stable & prefill.stable)
         refused = rejection(load, f)
-    return spread_of(load, f, first, until_first, wanted, refused)
+    found = spread_of(load, f, first, until_first, wanted, refused)
+    return found if prefill is None else replace(found, outside=found.outside | (prefill.load > UTILISATION_RANGE))
 
 
 def spread_of(

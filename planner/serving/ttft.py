@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.open_loop import Flow, WorkerLoad, work_moments, work_shares
+from planner.serving.prefill_pool import PrefillPool
 from planner.serving.quantiles import Level, Part, gamma_part, uniform_part, waiting_part
-from planner.serving.queues import fano, queue_wait
+from planner.serving.queues import fano
 from planner.serving.slots import slot_part
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class PrefillPool:
-    """Workers that only process prompts, all those of a disaggregated deployment; arrays (n,)."""
-
-    rate_rps: Array
-    """Arrivals at the whole pool."""
-    arrival_cv: Array
-    servers: Array
-    """Prompts that the pool processes side by side; a request goes to the least loaded worker."""
-    prompt_s: Array
-    """Seconds for a prompt of mean length."""
-    quadratic_share: Array
-    transfer_s: Array
-    """Exposed KV transfer of a prompt of mean length."""
-
-    @property
-    def utilisation(self) -> Array:
-        return np.asarray(self.rate_rps * self.prompt_s / self.servers)
 
 
 def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
@@ -114,31 +93,13 @@ def _solve(curved: Array, linear: Array, time: Array) -> Array:
 
 
 def split_parts(load: WorkerLoad, f: Flow, pool: PrefillPool) -> tuple[list[Part], list[Part]]:
-    """TTFT of a disaggregated deployment: GI/G/c in front of the prefill worker, prompt, transfer, decode's look."""
-    alike = replace(load, quadratic_share=pool.quadratic_share)
-    second, third = work_moments(alike)
-    shape, convex = load.prompts, 1.0 + pool.quadratic_share * load.prompts.scv
-    mean = pool.prompt_s * convex
-    linear, curved = (mean * share for share in work_shares(alike))
-    found = queue_wait(pool.rate_rps, pool.arrival_cv, mean, second - 1.0, third / np.square(second), pool.servers)
-    ahead = waiting_part(
-        np.where(np.isfinite(found.mean), found.mean, 0.0) + 0.0 * f.occupancy, found.probability, found.delayed_scv
-    )
+    """TTFT of a disaggregated deployment: prefill pool, transfer of the cache, a slot, the decode scheduler's look."""
+    prompt, wait = pool.prompt_part(), pool.wait_part()
     look = uniform_part(0.5 * f.decode_s * load.poll_steps)
-
-    def own(p: Level) -> Array:
-        x = shape.quantile(p)
-        return np.asarray((linear + pool.transfer_s) * x + curved * x * x)
-
-    spread = np.square(mean) * (second - 1.0) + np.square(pool.transfer_s) * shape.scv
-    prompt = Part(
-        mean + pool.transfer_s,
-        spread + 1e-30,
-        own,
-        survival=lambda t: shape.survival(_solve(curved, linear + pool.transfer_s, t)),
-    )
+    sent = pool.transfer_s
+    transfer = Part(sent, np.square(sent) * load.prompts.scv + 1e-30, lambda p: sent * load.prompts.quantile(p))
     slot = slot_part(load, f)
-    return [look, ahead, slot, prompt], [ahead, slot]
+    return [look, prompt, transfer, slot], [wait, slot]
 
 
 def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Array]:

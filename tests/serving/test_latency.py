@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving.loads import ANSWERS, DECODE_S, FIXED, SLOPE_S, load
+from serving.loads import ANSWERS, CHAT, DECODE_S, FIXED, SLOPE_S, load
 
 from planner.serving.closed_loop import aggregated
 from planner.serving.closed_percentiles import closed_percentiles
 from planner.serving.goodput import good_share, within
 from planner.serving.latency import METRICS, joined, percentiles
 from planner.serving.open_loop import flow
+from planner.serving.prefill_pool import PoolLoad, prefill_pool
+from planner.serving.prompt_steps import PromptSteps
 from planner.serving.quantiles import LEVELS
-from planner.serving.ttft import PrefillPool
 
 RATES = st.floats(0.05, 10.0)
 CVS = st.sampled_from([0.5, 1.0, 2.0, 4.0])
@@ -115,14 +118,17 @@ def test_blocks_join_to_the_whole() -> None:
 
 
 def test_separate_prefill_leaves_decodes_alone() -> None:
-    pool = PrefillPool(*(np.array([v]) for v in (4.0, 1.0, 1.0, 0.045, 0.05, 0.003)))
+    weights = np.geomspace(0.001, 16.0, 9)
+    seconds = 0.005 + 0.04 * weights
+    steps = PromptSteps(*(np.array([v]) for v in (0.001, 16.0, seconds, seconds, 0.05, 1.0)))
+    one = np.ones(1)
+    pool = replace(prefill_pool(PoolLoad(4.0 * one, one, one, steps, CHAT)), transfer_s=0.003 * one)
     decode = load(4.0, pause=True, prefill_step_s=np.array(0.0), prefill_fixed_s=np.array(0.0))
     r = percentiles(decode, prefill=pool)
     together = percentiles(load(4.0))
     assert r.tbt["p99"][0] < 0.5 * together.tbt["p99"][0]
     assert r.ttft["mean"][0] > 0.01 + 0.045 + 0.003
-    crowded = PrefillPool(*(np.array([v]) for v in (30.0, 1.0, 1.0, 0.045, 0.05, 0.003)))
-    assert not percentiles(decode, prefill=crowded).stable[0]
+    assert not percentiles(decode, prefill=pool.at(30.0 * one, one)).stable[0]
 
 
 def test_goodput_counts_what_is_within_every_limit() -> None:
