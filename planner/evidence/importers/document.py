@@ -19,7 +19,7 @@ MAX_REPORT_BYTES = 64 * MIB
 MAX_YAML_BYTES = 4 * MIB
 MAX_RECORDS = 100_000
 
-_YAML = re.compile(r"^(metrics|version|scenario|results):(\s|$)", re.MULTILINE)
+_YAML = re.compile(r"^(metrics|version|scenario|results|benchmarks):(\s|$)", re.MULTILINE)
 CONSOLE_TITLE = re.compile(r"=+ ?Serving Benchmark Result ?=+")
 
 

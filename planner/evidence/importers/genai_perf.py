@@ -2,7 +2,9 @@
 
 Source: AIPerf documentation, "profile_export_aiperf.json Schema" (docs.nvidia.com/aiperf/reference/json-export-schema)
 and its metrics reference: a metric is {unit, avg, p1 .. p99, std}; fields that are unset are left out; derived metrics
-have only ``avg``. The CSV has one table of distributions and one of single values, the unit in the metric's name.
+have only ``avg``. From schema 1.4 on (AIPerf 0.13, files in tests/evidence/data) ``input_config`` is what a configuration
+file holds: models, datasets and phases, of which the one of kind profiling is measured. The CSV has one table of
+distributions and one of single values, the unit in the metric's name.
 """
 
 from __future__ import annotations
@@ -46,6 +48,12 @@ def recognise(document: Document) -> bool:
     return document.syntax == "csv" and len(document.rows) > 1 and tuple(document.rows[0][:2]) == ("Metric", "avg")
 
 
+def is_per_request(document: Document) -> bool:
+    """Whether these are AIPerf's records of single requests (profile_export.jsonl)."""
+    first = mapping(document.records[0]) if document.syntax == "json" and document.records else {}
+    return "x_request_id" in mapping(first.get("metadata")) or {"metadata", "metrics"} <= first.keys()
+
+
 def read(document: Document) -> list[BenchRecord]:
     """The file's one record."""
     if document.syntax == "csv":
@@ -56,8 +64,8 @@ def read(document: Document) -> list[BenchRecord]:
 
 def _record(metrics: Mapping[str, Any], config: Mapping[str, Any], where: str) -> BenchRecord:
     times = {m: _times(metrics, key) for key, m in _METRIC.items()}
-    endpoint, load = mapping(config.get("endpoint")), mapping(config.get("loadgen"))
-    models = config.get("model") or endpoint.get("model_names")
+    endpoint, load = mapping(config.get("endpoint")), mapping(config.get("loadgen")) or _phase(config)
+    models = config.get("model") or endpoint.get("model_names") or _named(config.get("models"))
     completed, failed = (_single(metrics, k) for k in ("request_count", "error_request_count"))
     errors = metrics.get("error_summary")
     if failed is None and isinstance(errors, list):
@@ -73,11 +81,11 @@ def _record(metrics: Mapping[str, Any], config: Mapping[str, Any], where: str) -
         requested_output_tokens=_requested(metrics, config),
         concurrency=finite(config.get("concurrency")) or finite(load.get("concurrency")),
         mean_concurrency=_single(metrics, "effective_concurrency"),
-        rate_rps=number(config.get("request_rate")) or number(load.get("request_rate")),
+        rate_rps=number(config.get("request_rate")) or number(load.get("request_rate")) or number(load.get("rate")),
         requests=None if completed is None else round(completed + (failed or 0.0)),
         completed=None if completed is None else round(completed),
         failed=None if failed is None else round(failed),
-        streaming=truth(config.get("streaming") if config.get("streaming") is not None else endpoint.get("streaming")),
+        streaming=_streaming(config, endpoint),
         # The tools' inter token latency is the mean of a request after its first token: what others call TPOT.
         latency=present(ttft=times["ttft"], tpot=times["itl"], itl=times["itl"], e2e=times["e2e"]),
         request_rps=_single(metrics, "request_throughput"),
@@ -108,10 +116,35 @@ def _requested(metrics: Mapping[str, Any], config: Mapping[str, Any]) -> float |
     told = _single(metrics, "requested_osl")
     if told is not None:
         return told
-    prompt = mapping(mapping(mapping(config.get("input")).get("prompt")).get("output_tokens"))
+    prompt = mapping(mapping(mapping(config.get("input")).get("prompt")).get("output_tokens")) or _dataset(config)
     spread = finite(config.get("output_tokens_stddev")) or finite(prompt.get("stddev"))
     mean = finite(config.get("output_tokens_mean")) or finite(prompt.get("mean"))
     return mean if mean is not None and mean > 0 and not spread else None
+
+
+def _phase(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The one measured phase; empty where there are none or several."""
+    phases = config.get("phases")
+    measured = [p for p in map(mapping, phases if isinstance(phases, list) else ()) if p.get("kind") == "profiling"]
+    return measured[0] if len(measured) == 1 else {}
+
+
+def _named(models: Any) -> list[Any]:
+    items = mapping(models).get("items")
+    return [mapping(m).get("name") for m in items] if isinstance(items, list) else []
+
+
+def _dataset(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Output lengths of the one dataset of prompts; empty where there are none or several."""
+    datasets = config.get("datasets")
+    prompts = [mapping(mapping(d).get("prompts")) for d in datasets] if isinstance(datasets, list) else []
+    return mapping(prompts[0].get("osl")) if len(prompts) == 1 else {}
+
+
+def _streaming(config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> bool | None:
+    given = config.get("streaming") if config.get("streaming") is not None else endpoint.get("streaming")
+    # A configuration leaves out what is at its default, which is off.
+    return False if given is None and "phases" in config else truth(given)
 
 
 def _csv(document: Document) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 Source: GuideLLM documentation, guides "Metrics" and "Analyze Results" (blog.vllm.ai/guidellm): request_latency is in
 seconds, the other times carry ``_ms``; only ``successful`` requests count. Its time_per_output_token divides by all
 output tokens (and from 0.4 on includes the first), so the time per token after the first is inter_token_latency.
+JSON, YAML and CSV reports of 0.8.1 were written by the tool itself (tests/evidence/data).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +21,9 @@ NAME = "GuideLLM"
 
 
 def recognise(document: Document) -> bool:
-    """One JSON or YAML document whose ``benchmarks`` have metrics by ``successful``."""
+    """One JSON or YAML document whose ``benchmarks`` have metrics by ``successful``; CSV with three lines of header."""
+    if document.syntax == "csv":
+        return len(document.rows) > _HEADERS and {"Request Counts", "Request Latency"} <= set(document.rows[0])
     if document.syntax not in ("json", "yaml") or len(document.records) != 1:
         return False
     found = mapping(document.records[0]).get("benchmarks")
@@ -28,6 +32,9 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document) -> list[BenchRecord]:
     """One record a benchmark."""
+    if document.syntax == "csv":
+        lines = document.rows[_HEADERS:]
+        return [_record(_columns(document, line), {}, f"benchmark {i}") for i, line in enumerate(lines, start=1)]
     report = mapping(document.records[0])
     backend = mapping(mapping(mapping(report.get("config")).get("spec")).get("backend"))
     return [_record(mapping(b), backend, f"benchmark {i}") for i, b in enumerate(report["benchmarks"], start=1)]
@@ -69,6 +76,66 @@ def _record(b: Mapping[str, Any], backend: Mapping[str, Any], where: str) -> Ben
         output_tokens_per_s=finite(good.get("output_tokens_per_second", {}).get("mean")),
         total_tokens_per_s=finite(good.get("tokens_per_second", {}).get("mean")),
     )
+
+
+_HEADERS = 3
+_PERCENTILES = ("p001", "p01", "p05", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p999")
+"""Order of a percentile cell's values (guidellm.schemas Percentiles)."""
+_CSV_METRICS = {
+    ("Request Latency", "Sec"): "request_latency",
+    ("Time to First Token", "ms"): "time_to_first_token_ms",
+    ("Inter Token Latency", "ms"): "inter_token_latency_ms",
+    ("Server Throughput", "Requests/Sec"): "requests_per_second",
+    ("Server Throughput", "Concurrency"): "request_concurrency",
+    ("Token Metrics", "Input Tokens"): "prompt_token_count",
+    ("Token Metrics", "Output Tokens"): "output_token_count",
+    ("Token Throughput", "Output Tokens/Sec"): "output_tokens_per_second",
+    ("Token Throughput", "Total Tokens/Sec"): "tokens_per_second",
+}
+
+
+def _columns(document: Document, line: tuple[str, ...]) -> dict[str, Any]:
+    """A line of the CSV as the JSON report has it."""
+    metrics: dict[str, dict[str, Any]] = {}
+    single: dict[tuple[str, str], str] = {}
+    for group, name, stat, cell in zip(*document.rows[:_HEADERS], line, strict=False):
+        key = _CSV_METRICS.get((group, name.removeprefix("Successful ")))
+        if key is None or not name.startswith("Successful "):
+            single[group, name] = cell
+            continue
+        stats = metrics.setdefault(key, {})
+        if stat == "Percentiles":
+            stats["percentiles"] = dict(zip(_PERCENTILES, _list(cell), strict=False))
+        else:
+            stats[stat.lower().replace(" ", "_")] = cell
+    totals = {k.lower(): single.get(("Request Counts", k)) for k in ("Successful", "Errored", "Total")}
+    kind, _, number = single.get(("Benchmark", "Strategy"), "").partition("@")
+    return {
+        "config": {
+            "strategy": {"type_": kind, "streams": number, "rate": number},
+            "backend": _mapping(single.get(("Run Info", "Backend"))),
+            "data": _mapping(single.get(("Run Info", "Data"))),
+        },
+        "duration": single.get(("Timings", "Duration")),
+        "metrics": {k: {"successful": {"count": totals["successful"]} | stats} for k, stats in metrics.items()},
+        "request_totals": totals,
+    }
+
+
+def _list(cell: str) -> list[Any]:
+    found = _parsed(cell)
+    return found if isinstance(found, list) else []
+
+
+def _mapping(cell: str | None) -> Mapping[str, Any]:
+    return mapping(_parsed(cell or ""))
+
+
+def _parsed(cell: str) -> Any:
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _times(good: Mapping[str, Mapping[str, Any]], name: str, unit: float) -> Any:

@@ -62,11 +62,15 @@ def results_of(content: str, name: str = "text") -> ImportedFile:
 
 
 def is_result(document: Document) -> bool:
-    """Whether a format recognises a document."""
+    """Whether a format recognises a document. Raises InputError for records that a tool's summary stands for."""
     return _reader(document) is not None
 
 
 def _reader(document: Document) -> ModuleType | None:
+    if genai_perf.is_per_request(document):
+        raise InputError(
+            document.name, "AIPerf's records of single requests", "its summary: profile_export_aiperf.json"
+        )
     return next((reader for reader in READERS if reader.recognise(document)), None)
 
 

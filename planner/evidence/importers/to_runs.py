@@ -110,6 +110,8 @@ def _not_comparable(r: BenchRecord) -> str:
     if (r.cache_hit_rate or 0.0) > REUSE_LIMIT:
         return f"{100 * (r.cache_hit_rate or 0.0):.0f} % of the prompt came from a prefix cache"
     if r.seconds("ttft") is None and r.seconds("tpot") is None:
+        if r.streaming is False:
+            return "responses were not streamed: neither TTFT nor time per token was measured"
         return "neither TTFT nor time per token is left"
     if r.input_tokens is None or r.output_tokens is None:
         return "token counts are not stated"
