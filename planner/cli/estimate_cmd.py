@@ -76,6 +76,11 @@ def render_estimate(answer: Estimate) -> None:
 
     out, c = console(), answer.candidate
     out.print(deployment(c), style="bold", markup=False, soft_wrap=True)
+    if not answer.feasible:
+        out.print(f"N{why_not(answer)[1:]}.", style="bold", markup=False, soft_wrap=True)
+    if c.ttft_ms.mean is None and not c.goodput_rps:
+        render_memory(out, c)
+        return
     out.print(
         f"TTFT {with_interval(c.ttft_ms.mean, c.interval.get('ttft_ms'))} ms · "
         f"TPOT {with_interval(c.tpot_ms.mean, c.interval.get('tpot_ms'))} ms · "

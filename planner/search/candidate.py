@@ -188,6 +188,31 @@ def _candidate(
     )
 
 
+def serves_nothing(candidate: Candidate) -> Candidate:
+    """A layout that does not hold a single request: one worker with its memory and its steps, without what it would
+    deliver.
+    """
+    one, gpus = Percentiles(), candidate.layout.gpus
+    return candidate.model_copy(
+        update={
+            **{name: one for name in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "wait_ms")},
+            **dict.fromkeys(("goodput_rps", "throughput_rps", "completion_rate", "max_concurrency"), 0.0),
+            **dict.fromkeys(("output_tokens_per_s_per_gpu", "input_tokens_per_s_per_gpu"), 0.0),
+            **dict.fromkeys(("usd_per_hour", "joules_per_token", "output_tokens_per_s_per_user", "admission")),
+            "usd_per_mtok": UsdPerMtok(),
+            "replicas": 1,
+            "gpus": gpus,
+            "nodes": None,
+            "rejection_probability": 1.0,
+            "concurrency": 0.0,
+            "interval": {},
+            "slo": (),
+            "priorities": (),
+            "explanation": (),
+        }
+    )
+
+
 def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 

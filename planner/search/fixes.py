@@ -14,6 +14,9 @@ from planner.units import GIB, MILLISECOND
 FloatArray = NDArray[np.float64]
 
 
+KV_IN_FP8 = "KV cache in fp8"
+
+
 @dataclass(frozen=True)
 class MemoryTerms:
     """One candidate's memory on its fullest GPU, in bytes."""
@@ -86,7 +89,7 @@ def _own_ways(terms: MemoryTerms) -> Sequence[str]:
         ways.append(f"gpu_memory_utilization {np.ceil(share * 100) / 100:.2f} instead of {terms.utilization:.2f}")
     budget = terms.capacity * terms.utilization - terms.fixed
     if terms.kv_bytes_per_value > 1.0 and terms.kv / terms.kv_bytes_per_value <= budget:
-        ways.append("KV cache in fp8")
+        ways.append(KV_IN_FP8)
     if terms.kv > 0 and 0 < budget < terms.kv:
         ways.append(f"{number(100.0 * budget / terms.kv)} % of the requests at a time")
     return ways
@@ -106,19 +109,13 @@ def latency_fix(metric: str, reached_s: ArrayLike, limit_s: float, describe: Cal
     return f"the smallest {metric} reached is {value} ms ({describe(best)}), against a limit of {limit} ms"
 
 
-def nodes_fix(
-    load: float, reached_per_node: ArrayLike, nodes_allowed: float, describe: Callable[[int], str]
-) -> str | None:
-    """How many nodes the load needs with the best candidate; ``reached_per_node`` (n,) requests/s within
-    the SLO.
+def nodes_fix(needed: ArrayLike, nodes_allowed: float, describe: Callable[[int], str]) -> str | None:
+    """The fewest nodes with which a candidate is let through; ``needed`` (n,) of those that only lack nodes, NaN of the
+    others.
     """
-    values = np.asarray(reached_per_node, dtype=np.float64)
-    good = np.isfinite(values) & (values > 0)
-    if not good.any():
+    values = np.asarray(needed, dtype=np.float64)
+    if not np.isfinite(values).any():
         return None
-    best = int(np.argmax(np.where(good, values, -np.inf)))
-    nodes = int(np.ceil(load / values[best] - 1e-9))
-    count = f"{nodes} node{'s' if nodes != 1 else ''}"
-    if nodes <= nodes_allowed:
-        return f"{describe(best)} needs {count}"
-    return f"{count} instead of {number(nodes_allowed)} ({describe(best)})"
+    best = int(np.nanargmin(values))
+    nodes = int(np.ceil(values[best] - 1e-9))
+    return f"{nodes:,} node{'s' if nodes != 1 else ''} instead of {number(nodes_allowed)} ({describe(best)})"

@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from planner.search.plan_schema import Candidate, Interval, Plan, Pool
+from planner.search.rejections import told_apart
+
+
+BINDING = {
+    "slo_ttft": "the limit on TTFT",
+    "slo_tbt": "the limit on TBT",
+    "slo_tpot": "the limit on TPOT",
+    "slo_e2e": "the limit on whole requests",
+    "completion": "the completion rate",
+    "nodes": "the number of nodes",
+    "rate": "the load",
+    "kv_cache": "memory for the KV cache",
+}
+"""Reasons in words, where their name is none."""
 
 
 def sig3(value: float | None) -> str:
@@ -67,11 +81,14 @@ def headline(plan: Plan) -> str:
 
 
 def _main_reason(plan: Plan) -> str:
+    """What binds: the reason of what comes nearest, whatever fails more often on the way there."""
     if not plan.rejected:
         return "no layout is possible on the hardware given."
-    first = max(plan.rejected, key=lambda r: r.count)
+    first = plan.nearest_misses[0] if plan.nearest_misses else max(plan.rejected, key=lambda r: r.count)
     needed = ""
     if first.needed is not None and first.available is not None:
         unit = f" {first.unit}" if first.unit else ""
-        needed = f" ({sig3(first.needed)}{unit} needed, {sig3(first.available)}{unit} available)"
-    return f"{first.reason.replace('_', ' ')} binds{needed}."
+        want, have = told_apart(first.needed, first.available)
+        again = "" if first.unit in ("nodes", "GPUs") else unit
+        needed = f" ({want}{unit} needed, {have}{again} available)"
+    return f"{BINDING.get(first.reason, first.reason.replace('_', ' '))} binds{needed}."

@@ -1,4 +1,6 @@
-"""The verdict on every deployment: memory, longest request, nodes, rate, SLO, in that order."""
+"""The verdict on every deployment: memory, rate, SLO, nodes, in that order: what only more nodes would let through says
+so, and what more nodes would not help does not.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +35,11 @@ def latency_ms(outcome: Outcome, metric: str, level: str) -> Array:
     return outcome.latency[(metric.removesuffix("_ms"), level)] / MILLISECOND
 
 
+def nodes_needed(s: Setup, pool: Workers) -> NDArray[np.int64]:
+    """Nodes that a pool takes, spare ones included, (n,)."""
+    return np.asarray(pool.nodes + s.scenario.reliability.spare_nodes)
+
+
 def judge(
     s: Setup,
     decode: Workers,
@@ -44,16 +51,28 @@ def judge(
     verdict = Judge(len(decode))
     for budget in budgets:
         verdict.check("memory", budget.total / GIB, budget.capacity / GIB, broken=~budget.fits)
+    if s.rate_rps is not None:
+        verdict.check("rate", float(s.rate_rps), outcome.reached_rps, broken=~outcome.stable)
+    _check_limits(s, outcome, verdict)
+    if s.scenario.slo.completion_rate is not None:
+        verdict.check("completion", s.scenario.slo.completion_rate, 1.0 - outcome.rejection)
     for pool in (decode, prefill):
         if pool is None:
             continue
         most = pool.hardware.choice.max_nodes
         if most is not None:
-            verdict.check("nodes", pool.nodes + s.scenario.reliability.spare_nodes, float(most))
-    if s.rate_rps is not None:
-        verdict.check("rate", float(s.rate_rps), outcome.reached_rps, broken=~outcome.stable)
-    for metric, level, limit in s.scenario.slo.limits():
-        verdict.check(f"slo_{metric.removesuffix('_ms')}", latency_ms(outcome, metric, level), limit)
-    if s.scenario.slo.completion_rate is not None:
-        verdict.check("completion", s.scenario.slo.completion_rate, 1.0 - outcome.rejection)
+            verdict.check("nodes", nodes_needed(s, pool), float(most))
     return verdict.done()
+
+
+def _check_limits(s: Setup, outcome: Outcome, verdict: Judge) -> None:
+    """Of several limits that a candidate breaks, the one that it misses by most is the reason."""
+    limits = s.scenario.slo.limits()
+    if not limits:
+        return
+    values = [np.broadcast_to(latency_ms(outcome, metric, level), verdict.count) for metric, level, _ in limits]
+    over = [np.where(np.isnan(v), np.inf, v) / limit for v, (_, _, limit) in zip(values, limits, strict=True)]
+    worst = np.argmax(over, axis=0) if len(over) > 1 else np.zeros(verdict.count, dtype=np.int64)
+    for i, (metric, _, limit) in enumerate(limits):
+        broken = ~(over[i] <= 1.0) & (worst == i)
+        verdict.check(f"slo_{metric.removesuffix('_ms')}", values[i], limit, broken=broken)

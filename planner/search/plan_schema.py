@@ -168,6 +168,9 @@ class Pool(Schema):
         description="Prompt tokens without cached ones, or output tokens, per second and GPU.",
     )
     memory_gib: MemoryGib | None = Field(None, description="Memory of the fullest rank in GiB.")
+    settings: OperatingPoint = Field(
+        default_factory=OperatingPoint, description="Engine settings of the pool's workers."
+    )
 
 
 class TierTraffic(Schema):
@@ -244,7 +247,9 @@ class Candidate(Schema):
         (), strict=False, description="Latencies by priority class, most urgent first."
     )
     sizing: Sizing | None = Field(None, description="Day, failures and recovery; of the first candidate only.")
-    settings: OperatingPoint = Field(default_factory=OperatingPoint, description="Engine settings assumed.")
+    settings: OperatingPoint = Field(
+        default_factory=OperatingPoint, description="Engine settings assumed (disagg: of the decode pool)."
+    )
     memory_gib: MemoryGib = Field(description="Memory of the fullest rank in GiB.")
     usd_per_hour: float | None = Field(None, description="Price of the whole deployment in USD per hour.")
     usd_per_mtok: UsdPerMtok = Field(default_factory=UsdPerMtok, description="USD per million tokens.")
@@ -289,6 +294,7 @@ class Rejection(Schema):
     unit: str | None = Field(None, description="Unit of needed and available.")
     example: str = Field(description="The one nearest to fitting, in words.")
     fix: str | None = Field(None, description="Smallest change that would make the example fit.")
+    fits_gpus: int | None = Field(None, description="GPUs of the smallest worker that memory would hold.")
 
 
 class NearestMiss(Schema):
@@ -304,6 +310,7 @@ class NearestMiss(Schema):
     unit: str | None = Field(None, description="Unit of needed and available.")
     text: str = Field(description="The miss in one sentence.")
     fix: str | None = Field(None, description="The change that would make it fit.")
+    fits_gpus: int | None = Field(None, description="GPUs of the smallest worker that memory would hold.")
 
 
 class Versions(Schema):

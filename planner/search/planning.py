@@ -18,7 +18,7 @@ from planner.scenario.identity import identity_of
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.search.aggregated import THREADS, Fitting, aggregated_deployments, fitting_layouts
 from planner.search.assumptions import assumptions
-from planner.search.candidate import candidates
+from planner.search.candidate import candidates, serves_nothing
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Estimate, Plan, Versions
@@ -109,13 +109,14 @@ def estimate(
     best = next(ranked(Feasible([table]), scenario.objective), None)
     row = best[1] if best is not None else int(nearest_misses(table.rejections, table.gpus, 1)[0])
     candidate = candidates(s, table, np.array([row]), {row: 1})[row]
-    reasons = (*broken, *rejections(s, [table.take(np.array([row]))], (), ()))
+    held = not any(r.reason in ("memory", "kv_cache") for r in broken)
+    reasons = (*broken, *rejections(s, [table.take(np.array([row]))], (), ())) if held else broken
     return Estimate(
         scenario=scenario,
         identity=identity_of(
             scenario, s.spec, s.precision.as_dict(), gpu=hw.accelerator.id, topology=_topology(candidate)
         ),
-        candidate=candidate,
+        candidate=candidate if held else serves_nothing(candidate),
         feasible=not reasons,
         rejected=reasons,
         assumptions=assumptions(s, [hw], [candidate]),

@@ -13,6 +13,7 @@ from planner.memory.budget import MemoryBudget
 from planner.model.precision import FORMATS
 from planner.search.aggregated import Fitting, budget_of, fit, fitting_layouts, smallest_chunk
 from planner.search.fixes import (
+    KV_IN_FP8,
     MemoryTerms,
     fitting_alternative,
     latency_fix,
@@ -20,7 +21,7 @@ from planner.search.fixes import (
     memory_fix,
     nodes_fix,
 )
-from planner.search.judge import latency_ms
+from planner.search.judge import latency_ms, nodes_needed
 from planner.search.plan_schema import Layout, NearestMiss, Rejection
 from planner.search.rejections import (
     REASONS,
@@ -29,12 +30,15 @@ from planner.search.rejections import (
     merge,
     nearest_misses,
     number,
+    progress,
     sentence,
 )
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments
 from planner.units import GIB, MILLISECOND
 
+LOOKED_AT = 200
+"""Nearest rows of a table among which misses of different layouts are looked for."""
 NODE_REFUSED = "hardware_facts"
 """Reason of a node type that cannot be evaluated at all: a fact that its formulas need is not sourced."""
 
@@ -82,7 +86,7 @@ def _too_small(s: Setup, hw: Hardware, fitting: Fitting) -> list[RejectionGroup]
         needed, there, reason = longest, float(memory.kv[i]) / GIB, REASONS["kv_cache"]
         example = f"{layouts.describe(i)} on {hw.id}: {sentence(reason, needed, there)}"
         term = "kv"
-    alternative = _layout_that_fits(s, hw, fitting)
+    alternative, fitting_gpus = _layout_that_fits(s, hw, fitting)
     fix = memory_fix(_terms(s, memory, i), alternative)
     if term == "kv":
         per_token = float(memory.kv_bytes_per_token[i])
@@ -97,6 +101,7 @@ def _too_small(s: Setup, hw: Hardware, fitting: Fitting) -> list[RejectionGroup]
             example=example,
             fix=fix,
             term=term,
+            fits_gpus=fitting_gpus,
         )
     ]
 
@@ -114,48 +119,74 @@ def _terms(s: Setup, memory: MemoryBudget, i: int) -> MemoryTerms:
     )
 
 
-def _layout_that_fits(s: Setup, hw: Hardware, fitting: Fitting) -> str | None:
-    """The smallest layout on this node type that does fit, with more nodes or GPUs than allowed if need be."""
+def _layout_that_fits(s: Setup, hw: Hardware, fitting: Fitting) -> tuple[str | None, int | None]:
+    """The smallest layout on this node type that does fit, with more nodes or GPUs than allowed if need be: in words,
+    and its GPUs.
+    """
     where = f"on {hw.id}"
     if len(fitting.layouts):
         i = int(np.argmin(fitting.layouts.gpus))
-        return f"{fitting.layouts.describe(i)} {where} fits ({int(fitting.layouts.gpus[i])} GPUs)"
+        gpus = int(fitting.layouts.gpus[i])
+        return f"{fitting.layouts.describe(i)} {where} fits ({gpus} GPUs)", gpus
     whole = replace(hw, choice=hw.choice.model_copy(update={"max_nodes": None, "gpus": None}))
     wide = s.hardware(whole.choice)
     wider = fitting_layouts(s, wide, 8 * wide.gpus_per_node)
     if not len(wider.layouts):
-        return None
+        return None, None
     memory = budget_of(s, wide, wider.layouts, wider.layouts.attention_dp.astype(float), smallest_chunk(s, wide))
-    return fitting_alternative(
+    text = fitting_alternative(
         memory.total, memory.capacity, wider.layouts.gpus, lambda k: f"{wider.layouts.describe(k)} {where}"
     )
+    return text, int(wider.layouts.gpus[memory.fits].min()) if memory.fits.any() else None
+
+
+def _short_of_nodes(s: Setup, table: Deployments) -> np.ndarray:
+    """Where a pool takes more nodes than its type allows, (n,)."""
+    out = np.zeros(len(table), dtype=bool)
+    for pool in (table.decode, table.prefill):
+        if pool is not None and pool.hardware.choice.max_nodes is not None:
+            out |= nodes_needed(s, pool) > pool.hardware.choice.max_nodes
+    return out
 
 
 def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None]]:
     """The smallest change for each reason of a table."""
-    fitted = np.isin(table.rejections.code, [i for i, n in enumerate(table.rejections.names) if n == "memory"])
+    crowded = _of(table, "memory")
+    few = crowded | _short_of_nodes(s, table)
+    apart = crowded if few.all() else few  # the nearest within the nodes allowed, where there is one
     found: dict[str, Callable[[int], str | None]] = {}
     for metric, level, limit in s.scenario.slo.limits():
         values = latency_ms(table.outcome, metric, level)
-        reached = np.where(fitted | ~np.isfinite(values), np.nan, values) * MILLISECOND
+        reached = np.where(apart | ~np.isfinite(values), np.nan, values) * MILLISECOND
         name = metric.removesuffix("_ms").upper()
 
         def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:
             return latency_fix(metric, reached, limit * MILLISECOND, table.describe)
 
         found[f"slo_{metric.removesuffix('_ms')}"] = fix
-    per_node = table.outcome.throughput_rps / np.maximum(table.nodes, 1)
-    most = table.decode.hardware.choice.max_nodes
-    if most is not None and s.rate_rps is not None:
-        load = float(s.rate_rps)
-        found["nodes"] = lambda _: nodes_fix(load, per_node, float(most), table.describe)
-    found["memory"] = lambda i: _fewer_requests(table, i)
+    if _of(table, "nodes").any():
+        found["nodes"] = lambda i: _more_nodes(table, i)
+    found["memory"] = lambda i: _fewer_requests(s, table, i)
     return found
 
 
-def _fewer_requests(table: Deployments, i: int) -> str | None:
-    short = float(table.rejections.needed[i] - table.rejections.available[i])
-    return f"short by {number(short)} GiB per GPU: fewer requests per worker, or KV cache in fp8"
+def _of(table: Deployments, reason: str) -> np.ndarray:
+    """Where this is the reason, (n,)."""
+    names = table.rejections.names
+    return np.asarray(table.rejections.code == (names.index(reason) if reason in names else len(names)))
+
+
+def _more_nodes(table: Deployments, i: int) -> str | None:
+    """The fewest nodes that let a deployment of the same node types through which lacks nothing else."""
+    r = table.rejections
+    alike = _of(table, "nodes") & (r.available == r.available[i])
+    return nodes_fix(np.where(alike, r.needed, np.nan), float(r.available[i]), table.describe)
+
+
+def _fewer_requests(s: Setup, table: Deployments, i: int) -> str | None:
+    short = f"short by {number(float(table.rejections.needed[i] - table.rejections.available[i]))} GiB per GPU"
+    wide = FORMATS[s.precision.kv].bytes_per_value > 1.0
+    return f"{short}: fewer requests per worker" + (f", or {KV_IN_FP8}" if wide else "")
 
 
 def misses(
@@ -169,7 +200,8 @@ def misses(
     found: list[NearestMiss] = []
     for table in tables:
         fixes = _fixes(s, table)
-        for i in nearest_misses(table.rejections, table.gpus, count):
+        twice = _short_of_nodes(s, table) & ~_of(table, "nodes")
+        for i in _distinct(table, nearest_misses(table.rejections, table.gpus, LOOKED_AT, twice), count):
             reason = REASONS[table.rejections.names[int(table.rejections.code[i])]]
             needed, there = float(table.rejections.needed[i]), float(table.rejections.available[i])
             fix = fixes.get(reason.id)
@@ -203,18 +235,28 @@ def misses(
                     unit=entry.unit,
                     text=entry.example,
                     fix=entry.fix,
+                    fits_gpus=entry.fits_gpus,
                 )
             )
     return tuple(sorted(found, key=_distance)[:count])
 
 
-def _distance(miss: NearestMiss) -> tuple[bool, float]:
-    """Who misses a limit has passed memory and the rest, so it comes first; then by how little is missing."""
-    early = not miss.reason.startswith("slo_")
+def _distinct(table: Deployments, rows: np.ndarray, count: int) -> list[int]:
+    """The first row of each layout, at most ``count``."""
+    found: dict[tuple[str, ...], int] = {}
+    for i in rows.tolist():
+        pools = [table.decode] if table.prefill is None else [table.prefill, table.decode]
+        found.setdefault(tuple(p.layouts.describe(i) for p in pools), i)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def _distance(miss: NearestMiss) -> tuple[int, float]:
+    """Who came further comes first; then by how little is missing."""
     if not miss.needed or not miss.available:
-        return early, float("inf")
-    ratio = miss.needed / miss.available
-    return early, ratio if miss.reason != "rate" else 1.0 / ratio
+        return -progress(miss.reason), float("inf")
+    return -progress(miss.reason), miss.needed / miss.available
 
 
 def fitting_rejections(s: Setup, hw: Hardware, layout: Layouts) -> tuple[Fitting, tuple[Rejection, ...]]:

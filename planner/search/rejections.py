@@ -84,6 +84,7 @@ class RejectionGroup:
     example: str
     fix: str | None
     term: str | None = None
+    fits_gpus: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -95,6 +96,7 @@ class RejectionGroup:
             "unit": self.unit,
             "example": self.example,
             "fix": self.fix,
+            "fits_gpus": self.fits_gpus,
         }
 
 
@@ -131,13 +133,29 @@ class Judge:
         return Rejections(tuple(self.names), self._code, self._needed, self._available)
 
 
-def nearest_misses(rejections: Rejections, cost: ArrayLike, count: int = 5) -> IntArray:
-    """Rejected candidates by how little they miss (needed / available), then by ``cost`` (n,), closest first.
+EARLY = {"memory": 0, "kv_cache": 0, "operator_data": 0, "max_gpus": 0, "rate": 1}
+"""How far a candidate came before its reason: it does not hold the model, or not the load. Whoever misses a limit or
+the nodes allowed came further; layouts that the engine does not run come first of all."""
+LATE = 2
 
-    Reasons judged later come first: whoever fails an SLO has already passed memory.
+
+def progress(reason: str) -> int:
+    """How far a candidate with this reason came; more is nearer to serving the scenario."""
+    late = reason.startswith("slo_") or reason in ("completion", "nodes")
+    return LATE if late else EARLY.get(reason, -1)
+
+
+def nearest_misses(
+    rejections: Rejections, cost: ArrayLike, count: int = 5, twice: NDArray[np.bool_] | None = None
+) -> IntArray:
+    """Rejected candidates by how far they came, then by how little they miss (needed / available), then by ``cost``
+    (n,), closest first. Those that break a second limit as well (``twice``, (n,)) follow those that break one.
     """
     rejected = np.flatnonzero(~rejections.feasible)
-    order = np.lexsort((rejected, np.asarray(cost)[rejected], _ratio(rejections, rejected), -rejections.code[rejected]))
+    came = np.array([progress(name) for name in rejections.names], dtype=np.int64)[rejections.code[rejected]]
+    second = np.zeros(rejected.size, dtype=bool) if twice is None else twice[rejected]
+    ratio = _ratio(rejections, rejected)
+    order = np.lexsort((rejected, np.asarray(cost)[rejected], ratio, second, -came))
     return rejected[order[:count]].astype(np.int64)
 
 

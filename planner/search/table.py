@@ -76,7 +76,8 @@ class Workers:
     def describe(self, i: int) -> str:
         """Row ``i`` in words."""
         name = f"{self.layouts.describe(i)} on {self.hardware.id}"
-        count = f"{self.concurrency[i]:,.0f}"
+        held = float(self.concurrency[i])
+        count = f"{held:,.0f}" if held >= 0.95 else f"{held:.2g}"
         return f"{name} at {count} request{'' if count == '1' else 's'} per worker"
 
 

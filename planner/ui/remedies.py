@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.scenario.schema import NodeChoice, Scenario
+from planner.search.fixes import KV_IN_FP8
+from planner.search.setup import DEFAULT_WORKER_GPUS
 from planner.search.plan_schema import NearestMiss, Rejection
+from planner.ui import state
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, duration
 from planner.ui.words import latencies, node_label, percentiles
 
 _HIGH_PRECISION_KV = (None, "bf16", "fp16", "fp32")
-_LARGEST_WORKER = 512
+_LARGEST_WORKER, MOST_NODES = 4096, 100_000
+"""Largest values that a scenario may hold."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Remedy:
 def remedies(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy]:
     """What would let the refused deployment through, the smallest change first; empty where the scenario has no say."""
     if refused.reason in ("memory", "kv_cache"):
-        return _memory(scenario)
+        return _memory(scenario, refused)
     if refused.reason in ("nodes", "max_gpus", "rate"):
         return _counts(scenario, refused)
     if refused.reason.startswith("slo_"):
@@ -37,21 +41,38 @@ def remedies(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remed
     return []
 
 
-def _memory(scenario: Scenario) -> list[Remedy]:
+def _memory(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy]:
+    """A cache of 8 bits where that is enough; and what it takes to run the smallest worker that fits."""
     out = []
-    if scenario.precision.kv in _HIGH_PRECISION_KV:
+    if scenario.precision.kv in _HIGH_PRECISION_KV and KV_IN_FP8 in (refused.fix or ""):
         out.append(Remedy(_("KV cache in fp8"), (("precision.kv", "fp8"),)))
-    for choice in scenario.hardware.candidates:
-        if choice.gpus is not None:
-            label = _("all GPUs of each {node}").format(node=node_label(choice.node))
-            out.append(Remedy(label, ((f"gpus.{choice.node}", None),)))
-    out += [
-        _nodes(choice, 2 * choice.max_nodes) for choice in scenario.hardware.candidates if choice.max_nodes is not None
-    ]
-    worker = scenario.hardware.max_gpus_per_worker
-    if worker is not None and worker < _LARGEST_WORKER:
-        out.append(_worker(2 * worker))
-    return out
+    if refused.fits_gpus is None:
+        return out
+    values: list[tuple[str, Any]] = []
+    parts = []
+    if (scenario.hardware.max_gpus_per_worker or DEFAULT_WORKER_GPUS) < refused.fits_gpus:
+        values.append(("max_gpus_per_worker", refused.fits_gpus))
+        parts.append(_worker(refused.fits_gpus).label)
+    for choice in _of_node(scenario, refused):
+        here = state.catalog().node(choice.node).gpus if choice.node in state.catalog().node_ids() else 0
+        used = choice.gpus or here
+        if choice.gpus is not None and used * (choice.max_nodes or 1) < refused.fits_gpus:
+            values.append((f"gpus.{choice.node}", None))
+            parts.append(_("all GPUs of each {node}").format(node=node_label(choice.node)))
+            used = here
+        if choice.max_nodes is not None and used and used * choice.max_nodes < refused.fits_gpus:
+            one = _nodes(choice, math.ceil(refused.fits_gpus / used))
+            values += one.values
+            parts.append(one.label)
+    return [*out, Remedy(" + ".join(parts), tuple(values))] if values else out
+
+
+def _of_node(scenario: Scenario, refused: Rejection | NearestMiss) -> list[NodeChoice]:
+    """The node types that the numbers are of: the miss's own, or the only one; none where that is not said."""
+    known = scenario.hardware.candidates
+    if isinstance(refused, NearestMiss):
+        return [c for c in known if c.node == refused.node]
+    return list(known) if len(known) == 1 else []
 
 
 def _worker(gpus: int) -> Remedy:
@@ -71,18 +92,14 @@ def _counts(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy
         return []
     if refused.reason == "max_gpus":
         return [_worker(math.ceil(refused.needed))] if refused.needed <= _LARGEST_WORKER else []
-    limited = [c for c in scenario.hardware.candidates if c.max_nodes is not None]
-    if isinstance(refused, NearestMiss):
-        limited = [c for c in limited if c.node == refused.node]
-    elif len(scenario.hardware.candidates) > 1:
-        return []  # which node type the numbers are of is not said
+    limited = [c for c in _of_node(scenario, refused) if c.max_nodes is not None]
     out = []
     for choice in limited:
         now = choice.max_nodes or 0
         nodes = math.ceil(now * refused.needed / refused.available - 1e-9)
         if refused.reason == "nodes":
             nodes = math.ceil(refused.needed - 1e-9)
-        if nodes > now:
+        if now < nodes <= MOST_NODES:
             out.append(_nodes(choice, nodes))
     return out
 

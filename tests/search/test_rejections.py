@@ -56,6 +56,15 @@ def test_nearest_misses_prefer_what_passed_more() -> None:
     assert nearest_misses(found, [1, 2, 4, 8], count=1).tolist() == [2]
 
 
+def test_one_broken_limit_comes_before_two() -> None:
+    judge = Judge(3)
+    judge.check("slo_tpot", [60.0, 70.0, 40.0], 50.0)
+    judge.check("nodes", [1.0, 1.0, 9.0], 4.0)
+    found = judge.done()
+    assert nearest_misses(found, [1, 1, 1]).tolist() == [0, 1, 2]
+    assert nearest_misses(found, [1, 1, 1], twice=np.array([True, False, False])).tolist() == [1, 2, 0]
+
+
 def test_unknown_reasons_and_names() -> None:
     with pytest.raises(UnknownNameError, match="memory"):
         Judge(1).check("memroy", 1, 2)
@@ -122,5 +131,5 @@ def test_latency_and_nodes() -> None:
     )
     assert latency_fix("TPOT", reached, 0.06, NAMES.__getitem__) == "TP4 reaches a TPOT of 55 ms"
     assert latency_fix("TPOT", [np.nan], 0.05, str) is None
-    assert nodes_fix(10.0, [0.5, 2.0, np.nan, 0.0], 4, NAMES.__getitem__) == "5 nodes instead of 4 (TP2)"
-    assert nodes_fix(10.0, [0.0], 4, str) is None
+    assert nodes_fix([7.0, 5.0, np.nan, 9.0], 4, NAMES.__getitem__) == "5 nodes instead of 4 (TP2)"
+    assert nodes_fix([np.nan], 4, str) is None

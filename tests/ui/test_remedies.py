@@ -28,9 +28,19 @@ def test_a_limit_that_the_scenario_does_not_have_is_not_touched(scenario):
     assert remedies(scenario, refused("heads_not_divisible", 9.0, 5.0)) == []
 
 
-def test_memory_offers_a_smaller_cache_and_larger_workers(scenario):
-    labels = [r.label for r in remedies(scenario, refused("memory", 100.0, 80.0))]
+def test_memory_offers_what_is_enough(scenario):
+    memory = refused("memory", 100.0, 80.0)
+    assert remedies(scenario, memory) == []
+    cache = memory.model_copy(update={"fix": "short by 20 GiB per GPU; KV cache in fp8", "fits_gpus": 288})
+    labels = [r.label for r in remedies(scenario, cache)]
     assert labels == ["KV cache in fp8", "workers of up to 288 GPUs"]
+
+
+def test_a_worker_that_fits_gets_its_nodes_and_gpus():
+    base = gallery.example("infeasible-405b-one-h100").scenario
+    one = remedies(base, refused("memory", 800.0, 80.0).model_copy(update={"fits_gpus": 16}))[-1]
+    after = changed(base, one).hardware.candidates[0]
+    assert (after.gpus, after.max_nodes) == (None, 2)
 
 
 def test_nodes_are_raised_to_what_the_load_needs():

@@ -108,7 +108,7 @@ def at_shares(one: Loaded, shares: Array) -> Loaded:
     many = one.take(np.zeros(shares.size, dtype=np.int64))
     worker = many.worker.at_rate(many.worker.rate_rps * shares, many.worker.arrival_cv)
     pool = many.prefill
-    return replace(many, worker=worker, prefill=pool and replace(pool, rate_rps=pool.rate_rps * shares))
+    return replace(many, worker=worker, prefill=pool and pool.at(pool.given.rate_rps * shares, pool.given.workers))
 
 
 def budget_curve(subject: Subject, tick: Tick) -> Curve | None:
