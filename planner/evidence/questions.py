@@ -74,13 +74,17 @@ def answer(folder: Path, entry: Mapping[str, Any], catalog: Catalog, estimator: 
         cause = str(case.get("cause", ""))
         try:
             if wanted.keys() & MEMORY_FIGURES:
-                predicted |= memory_figures(scenario, layout, catalog, case.get("stage"))
+                given = case.get("stage_layers")
+                layers = None if given is None else tuple(given)
+                predicted |= memory_figures(scenario, layout, catalog, case.get("stage"), layers)
             if wanted.keys() - MEMORY_FIGURES:
                 predicted |= estimator(scenario, layout, float(case["concurrency"]))
         except PlannerError as error:
             cause = f"{cause}: {error}" if cause else str(error)
-        if "output_tok_s" in predicted:
-            predicted["tokens_per_minute"] = predicted["output_tok_s"] * MINUTE_S
+        if "request_rps" in predicted:
+            w = scenario.workload
+            tokens = float(w.input_tokens.mean() + w.output_tokens.mean())
+            predicted["total_tokens_per_minute"] = predicted["request_rps"] * tokens * MINUTE_S
         for figure, value in wanted.items():
             other = predicted.get(figure)
             met = is_met(figure, value, other)
@@ -104,7 +108,11 @@ def scenario_of(folder: Path, case: Mapping[str, Any]) -> Scenario:
 
 
 def memory_figures(
-    scenario: Scenario, layout: Layouts, catalog: Catalog, stage: StageRole | None = None
+    scenario: Scenario,
+    layout: Layouts,
+    catalog: Catalog,
+    stage: StageRole | None = None,
+    stage_layers: tuple[int, ...] | None = None,
 ) -> dict[str, float | bool]:
     """The memory budget of a scenario's one node type and engine options, figures named as outcomes name them."""
     spec = resolve_model(scenario, catalog)
@@ -129,6 +137,7 @@ def memory_figures(
         needed_tokens=length,
         cuda_graphs=options.cuda_graphs is not False,
         stage=stage,
+        stage_layers=stage_layers,
     )
     return {
         "fits": bool(budget.fits[0]),

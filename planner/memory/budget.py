@@ -191,6 +191,7 @@ def memory_budget(
     deepep: bool = True,
     capacity_bytes: float | None = None,
     stage: StageRole | None = None,
+    stage_layers: tuple[int, ...] | None = None,
 ) -> MemoryBudget:
     """Memory of the tightest rank of each layout and setting.
 
@@ -199,7 +200,8 @@ def memory_budget(
     share option (see ``share_option`` of its file); None takes the version's default. ``needed_sequences`` of
     ``needed_tokens`` each are the cache asked for, per attention-DP rank; with 0 tokens one page of each kind
     of layer will do. ``engine_version`` None is the newest known. ``stage`` looks at one pipeline stage instead
-    of the tightest. ``capacity_bytes`` replaces the accelerator's memory (a measured run's own figure).
+    of the tightest. ``stage_layers`` are the layers of every stage where they were chosen by hand; None is the
+    engine's own split. ``capacity_bytes`` replaces the accelerator's memory (a measured run's own figure).
     Sources: measured/README.md for vLLM's terms, the engine's file for the others.
 
     Raises InputError for a share outside (0, 1], settings below 1, more stages than layers, or a ``stage`` that
@@ -208,7 +210,7 @@ def memory_budget(
     memory = engine_memory(engine)
     fitted = memory.coefficients(engine_version)
     capacity = float(device.mem_bytes if capacity_bytes is None else capacity_bytes)
-    table = stage_table(spec, precision, layouts, memory, mtp=mtp)
+    table = stage_table(spec, precision, layouts, memory, mtp=mtp, stage_layers=stage_layers)
     seqs = _setting("max_num_seqs", max_num_seqs, 1)
     tokens = _setting("max_num_batched_tokens", max_num_batched_tokens, 1)
     if gpu_memory_utilization is None:

@@ -31,11 +31,19 @@ def layers_per_stage(layers: int, pp: int, remainder: Remainder) -> tuple[int, .
 
 
 @lru_cache(maxsize=4096)
-def group_layers_per_stage(order: tuple[int, ...], groups: int, pp: int, remainder: Remainder) -> NDArray[np.int64]:
-    """Layers of each layer group on each stage, (pp, groups); ``order`` is the group of every layer in depth."""
+def group_layers_per_stage(
+    order: tuple[int, ...], groups: int, pp: int, remainder: Remainder, given: tuple[int, ...] | None = None
+) -> NDArray[np.int64]:
+    """Layers of each layer group on each stage, (pp, groups); ``order`` is the group of every layer in depth.
+
+    ``given`` are the layers of every stage where they were chosen by hand (VLLM_PP_LAYER_PARTITION of vLLM, pp_partition
+    of TensorRT-LLM). Raises InputError where they do not make the model.
+    """
+    if given is not None and (len(given) != pp or sum(given) != len(order) or min(given) < 1):
+        raise InputError("stage_layers", list(given), f"{pp} whole numbers from 1 that add up to {len(order)} layers")
     table = np.zeros((pp, groups), dtype=np.int64)
     start = 0
-    for stage, count in enumerate(layers_per_stage(len(order), pp, remainder)):
+    for stage, count in enumerate(given or layers_per_stage(len(order), pp, remainder)):
         table[stage] = np.bincount(order[start : start + count], minlength=groups)
         start += count
     table.setflags(write=False)

@@ -58,13 +58,19 @@ class StageTable:
 
 
 def stage_table(
-    spec: ModelSpec, precision: PrecisionPlan, layouts: Layouts, memory: EngineMemory, *, mtp: bool = False
+    spec: ModelSpec,
+    precision: PrecisionPlan,
+    layouts: Layouts,
+    memory: EngineMemory,
+    *,
+    mtp: bool = False,
+    stage_layers: tuple[int, ...] | None = None,
 ) -> StageTable:
     """Weights of ``layouts`` (n,) by stage role, worst rank of each stage.
 
     ``mtp`` keeps the multi-token-prediction blocks resident on the last stage (embedding and head are shared with the
-    model, as engines do). Raises InputError where a layout has more stages than layers, or ``mtp`` without such
-    blocks.
+    model, as engines do). ``stage_layers`` are the layers of every stage where they were chosen by hand. Raises
+    InputError where a layout has more stages than layers or other stages than those, or ``mtp`` without such blocks.
     """
     if mtp and spec.mtp is None:
         raise InputError("engine.options.mtp", True, f"{spec.id} has no multi-token-prediction block")
@@ -80,7 +86,7 @@ def stage_table(
         redundant_experts=redundant,
         vocab_padding_rows=memory.vocab_padding_rows,
     )
-    return _assemble(spec, precision, memory, shards, pp, dp, of, mtp)
+    return _assemble(spec, precision, memory, shards, pp, dp, of, mtp, stage_layers)
 
 
 def rank_bytes(tensor: Tensor, precision: PrecisionPlan, shards: Shards, memory: EngineMemory) -> Array:
@@ -130,6 +136,7 @@ def _assemble(
     dp: IntArray,
     of: IntArray,
     mtp: bool,
+    stage_layers: tuple[int, ...] | None,
 ) -> StageTable:
     count, groups = pp.size, len(spec.layers)
     classes = sorted({t.tensor_class for t in tensors(spec)}) + ["rope_cache"]
@@ -155,20 +162,22 @@ def _assemble(
     ends["rope_cache"][:] = rope_cache_bytes(spec, memory)
 
     layer_total = np.sum([per_layer[c] for c in classes], axis=0)
-    group_layers = _stage_roles(spec, memory, pp, layer_total)
+    group_layers = _stage_roles(spec, memory, pp, layer_total, stage_layers)
     exists = np.stack([np.ones(count, dtype=bool), pp > 2, pp > 1], axis=1)
     by_class = {c: np.einsum("urg,ug->ur", group_layers, per_layer[c]) + ends[c] for c in classes}
     weights = np.where(exists, np.sum(list(by_class.values()), axis=0), 0.0)
     return StageTable(of, exists, weights, group_layers, by_class, shards, dp)
 
 
-def _stage_roles(spec: ModelSpec, memory: EngineMemory, pp: IntArray, layer_bytes: Array) -> IntArray:
+def _stage_roles(
+    spec: ModelSpec, memory: EngineMemory, pp: IntArray, layer_bytes: Array, stage_layers: tuple[int, ...] | None
+) -> IntArray:
     """Layers by group on the first, the heaviest middle and the last stage, (u, 3, groups)."""
     groups = len(spec.layers)
     roles = np.zeros((pp.size, len(ROLES), groups), dtype=np.int64)
     for stages in np.unique(pp):
         mine = np.flatnonzero(pp == stages)
-        table = group_layers_per_stage(spec.layer_order, groups, int(stages), memory.pipeline_remainder)
+        table = group_layers_per_stage(spec.layer_order, groups, int(stages), memory.pipeline_remainder, stage_layers)
         roles[mine, 0] = table[0]
         if stages > 1:
             roles[mine, 2] = table[-1]

@@ -34,7 +34,7 @@ def test_memory_outcomes_come_out(found: list[Finding]) -> None:
     decided = [f for f in memory if f.figure == "fits"]
     assert len(decided) >= 12
     assert all(f.met for f in decided)
-    assert sum(f.met for f in memory) >= 0.8 * len(memory)
+    assert sum(f.met for f in memory) >= 0.75 * len(memory)
 
 
 def test_what_changes_between_cases_reaches_the_scenario() -> None:

@@ -179,3 +179,14 @@ def test_a_million_candidates_in_about_a_second() -> None:
 def test_wrong_settings_name_their_field(options: dict, field: str) -> None:
     with pytest.raises(InputError, match=field):
         _budget("llama-3.1-8b", **options)
+
+
+def test_an_uneven_pipeline_weighs_by_its_layers() -> None:
+    even = _budget("llama-3.1-8b", pp=2, stage="first")
+    hand = _budget("llama-3.1-8b", pp=2, stage="first", stage_layers=(16, 16))
+    few = _budget("llama-3.1-8b", pp=2, stage="first", stage_layers=(8, 24))
+    assert hand.weights[0] == even.weights[0]
+    assert few.weights[0] < even.weights[0]
+    assert few.kv_bytes_per_token[0] == even.kv_bytes_per_token[0] / 2
+    with pytest.raises(InputError, match="stage_layers"):
+        _budget("llama-3.1-8b", pp=2, stage_layers=(8, 8))

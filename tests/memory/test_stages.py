@@ -31,3 +31,12 @@ def test_the_stage_with_the_head_takes_no_layer_left_over() -> None:
 def test_groups_follow_the_order_of_layers() -> None:
     order = (0, 0, 0, 1, 1, 1, 1, 1)
     assert group_layers_per_stage(order, 2, 2, "first").tolist() == [[3, 1], [0, 4]]
+
+
+def test_layers_chosen_by_hand_replace_the_split() -> None:
+    order = (0, 1, 0, 1, 0, 0)
+    table = group_layers_per_stage(order, 2, 2, "before_last", (2, 4))
+    assert table.tolist() == [[1, 1], [3, 1]]
+    for wrong in ((6,), (3, 4), (0, 6), (7, -1)):
+        with pytest.raises(InputError, match="stage_layers"):
+            group_layers_per_stage(order, 2, 2, "before_last", wrong)
