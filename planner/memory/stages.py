@@ -36,8 +36,8 @@ def group_layers_per_stage(
 ) -> NDArray[np.int64]:
     """Layers of each layer group on each stage, (pp, groups); ``order`` is the group of every layer in depth.
 
-    ``given`` are the layers of every stage where they were chosen by hand (VLLM_PP_LAYER_PARTITION of vLLM, pp_partition
-    of TensorRT-LLM). Raises InputError where they do not make the model.
+    ``given`` are the layers of every stage where they were chosen by hand (vLLM's VLLM_PP_LAYER_PARTITION,
+    TensorRT-LLM's pp_partition). Raises InputError where they do not make the model.
     """
     if given is not None and (len(given) != pp or sum(given) != len(order) or min(given) < 1):
         raise InputError("stage_layers", list(given), f"{pp} whole numbers from 1 that add up to {len(order)} layers")
