@@ -10,8 +10,8 @@ from typing import Any
 
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.search.fixes import KV_IN_FP8
-from planner.search.setup import DEFAULT_WORKER_GPUS
 from planner.search.plan_schema import NearestMiss, Rejection
+from planner.search.setup import DEFAULT_WORKER_GPUS
 from planner.ui import state
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, duration

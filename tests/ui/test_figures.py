@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from planner.search.plan_schema import MemoryGib, Plan
+from planner.search.plan_schema import MemoryGib, Percentiles, Plan
 from planner.ui import palette
 from planner.ui.figures.frontier import available, envelope, frontier
 from planner.ui.figures.memory import memory_bar
@@ -52,7 +52,14 @@ def test_a_wide_range_gets_a_logarithmic_axis(plan):
 
 
 def test_axes_without_numbers_are_not_offered(plan):
-    assert set(available(plan)) == {"tpot", "ttft", "cost", "rate", "gpus"}
+    known = {"tpot", "ttft", "cost", "rate", "gpus", "goodput"}
+    assert set(available(plan)) == known
+    tails = [
+        c.model_copy(update={"tbt_ms": Percentiles(p99=80.0), "ttft_ms": Percentiles(p99=900.0)})
+        for c in plan.candidates
+    ]
+    assert set(available(plan.model_copy(update={"candidates": tuple(tails)}))) == known | {"tbt_p99", "ttft_p99"}
+    assert frontier(plan, "goodput", "gpus").layout.xaxis.title.text == "Requests per second and GPU within every limit"
 
 
 def test_envelope_keeps_what_nothing_beats():

@@ -53,8 +53,17 @@ def axes() -> dict[str, Axis]:
     listed = [
         Axis("tpot", _("Time per token"), _("Time per output token, ms"), duration, metric="tpot_ms"),
         Axis("ttft", _("Time to first"), _("Time to first token, ms"), duration, metric="ttft_ms"),
+        Axis("tbt_p99", _("Gap between tokens, p99"), _("Time between tokens, p99, ms"), duration, metric="tbt_ms"),
+        Axis("ttft_p99", _("Time to first, p99"), _("Time to first token, p99, ms"), duration, metric="ttft_ms"),
         Axis("cost", _("Cost"), _("US dollars per million output tokens"), dollars),
         Axis("rate", _("Tokens per GPU"), _("Output tokens per second and GPU"), sig, low_is_better=False),
+        Axis(
+            "goodput",
+            _("Goodput per GPU"),
+            _("Requests per second and GPU within every limit"),
+            sig,
+            low_is_better=False,
+        ),
         Axis("gpus", _("GPUs"), _("GPUs"), count),
         Axis("energy", _("Energy"), _("Joules per output token"), sig),
     ]
@@ -117,6 +126,9 @@ def _of_candidate(c: Candidate, on_frontier: bool) -> Point:
             "rate": c.output_tokens_per_s_per_gpu,
             "gpus": float(c.gpus),
             "energy": c.joules_per_token,
+            "goodput": c.goodput_rps / c.gpus,
+            "ttft_p99": c.ttft_ms.p99,
+            "tbt_p99": c.tbt_ms.p99,
         },
         on_frontier,
     )
@@ -138,6 +150,9 @@ def _of_pareto(p: ParetoPoint) -> Point:
             "rate": p.output_tokens_per_s_per_gpu,
             "gpus": float(p.gpus),
             "energy": p.joules_per_token,
+            "goodput": None if p.goodput_rps is None else p.goodput_rps / p.gpus,
+            "ttft_p99": p.ttft_p99_ms,
+            "tbt_p99": p.tbt_p99_ms,
         },
         True,
     )
