@@ -59,8 +59,17 @@ class Fitting:
     illegal: tuple[RejectionGroup, ...]
 
 
-def budget_of(s: Setup, hw: Hardware, layouts: Layouts, concurrency: Array, tokens: IntArray | int) -> MemoryBudget:
-    """Memory of workers with ``concurrency`` requests of mean length each."""
+def budget_of(
+    s: Setup,
+    hw: Hardware,
+    layouts: Layouts,
+    concurrency: Array,
+    tokens: IntArray | int,
+    sequences: Array | None = None,
+) -> MemoryBudget:
+    """Memory of workers with ``concurrency`` requests of mean length each, run with at most ``sequences`` of them on an
+    attention-DP rank (as many as there are where not given).
+    """
     options = s.scenario.engine.options
     per_rank = np.ceil(concurrency / layouts.attention_dp)
     return memory_budget(
@@ -69,7 +78,7 @@ def budget_of(s: Setup, hw: Hardware, layouts: Layouts, concurrency: Array, toke
         layouts,
         hw.device,
         s.scenario.engine.name,
-        max_num_seqs=np.maximum(per_rank, 1.0),
+        max_num_seqs=np.maximum(per_rank if sequences is None else sequences, 1.0),
         max_num_batched_tokens=tokens,
         engine_version=s.scenario.engine.version,
         gpu_memory_utilization=options.gpu_memory_utilization,

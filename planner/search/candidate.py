@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.layout.step_traffic import Dispatch, step_traffic
 from planner.memory.budget import MemoryBudget
 from planner.model.precision import FORMATS
-from planner.search.aggregated import budget_of, most_sequences
+from planner.search.aggregated import budget_of
 from planner.search.certainty import distance_of, evidence_note, extra_spread, interval_of, inverse
 from planner.search.disaggregated import transfer_seconds
 from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
@@ -38,6 +38,7 @@ from planner.search.policies import admission_policy, by_priority
 from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
 from planner.search.table import Array, Deployments, IntArray, Workers
+from planner.search.worker_settings import decode_sequences, kv_slots, operating_point, prefill_sequences
 from planner.serving.latency import METRICS, LoadResult
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
 from planner.units import MIB, MILLISECOND
@@ -48,7 +49,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     taken = d.decode.take(rows)
     chosen = replace(taken, concurrency=np.maximum(taken.concurrency, 1.0))  # a step has a request in it
     budget = budget_of(s, chosen.hardware, chosen.layouts, chosen.concurrency, chosen.token_budget)
-    slots = _slots(s, chosen, budget)
+    slots = kv_slots(s, chosen, budget)
     if d.prefill is None:
         scheduling = Scheduling(
             chosen.token_budget.astype(float), s.scheduler.policy == "prefill_first", chosen.two_batch, chosen.deepep
@@ -63,14 +64,21 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         pool = d.prefill.take(rows)
         work, _, _ = prefill_pool_steps(pool.layouts, s.traffic, pool.token_budget.astype(float))
         prefill = explain_step(s, pool, work)
-        pool_budget = budget_of(s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget)
+        pool_sequences = prefill_sequences(s, pool)
+        pool_budget = budget_of(
+            s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget, pool_sequences
+        )
         transfer = np.broadcast_to(transfer_seconds(s, pool, chosen), rows.shape)
         second = "prefill"
     up, far = _traffic(s, chosen)
     assert d.loaded is not None
     result = d.loaded.take(rows).result()
+    sequences, budget = decode_sequences(s, chosen, result)
+    slots = kv_slots(s, chosen, budget)
     out: dict[int, Candidate] = {}
     for k, row in enumerate(int(r) for r in rows):
+        settings = operating_point(s, chosen, sequences, k)
+        at_once = int(sequences[k] * chosen.layouts.attention_dp[k])
         out[row] = _candidate(
             s,
             d,
@@ -79,32 +87,21 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             _latencies(result, k),
             memory=MemoryGib(**budget.gib(k)),
             most=float(slots[k]),
-            peak=_sequences(result, slots, k),
+            settings=settings,
             rejection=float(result.rejection[k]),
             outside=bool(result.outside[k]),
-            admission=admission_policy(s, result, k, int(_sequences(result, slots, k))),
+            admission=admission_policy(s, result, k, at_once),
             priorities=by_priority(s, d.loaded.worker.take(rows), result, k) if d.prefill is None else (),
             breakdown=_breakdown((("decode", decode), (second, prefill)), k),
             binding=binding_sentence(decode, k, "decode"),
             gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
-            pools=None if pool is None or pool_budget is None else _pools(s, d, row, (pool_budget, budget), k),
+            pools=None if pool is None or pool_budget is None else _pools(
+                s, d, row, (pool_budget, budget), (operating_point(s, pool, pool_sequences, k), settings), k
+            ),
             transfer_s=None if transfer is None else float(transfer[k]),
             traffic=_tiers(float(up[k]), float(far[k])),
         )
     return out
-
-
-def _sequences(result: LoadResult, slots: np.ndarray, k: int) -> float:
-    """Requests that a worker's settings let run at once: twice a rare peak, so that the setting does not bind in
-    bursts, within what the cache holds.
-    """
-    peak = float(result.peak_occupancy[k])
-    return max(1.0, min(2.0 * peak if np.isfinite(peak) else np.inf, float(slots[k])))
-
-
-def _slots(s: Setup, w: Workers, budget: MemoryBudget) -> np.ndarray:
-    per_rank = np.minimum(budget.sequences(np.ceil(s.traffic.mean_context)), float(most_sequences(s)))
-    return np.asarray(np.maximum(per_rank, 1e-9) * w.layouts.attention_dp)
 
 
 def _candidate(
@@ -116,7 +113,7 @@ def _candidate(
     *,
     memory: MemoryGib,
     most: float,
-    peak: float,
+    settings: OperatingPoint,
     rejection: float,
     outside: bool,
     admission: AdmissionPolicy,
@@ -135,7 +132,6 @@ def _candidate(
     gpus = int(d.gpus[i])
     output_rate = float(o.throughput_rps[i]) * float(s.traffic.output_tokens)
     input_rate = float(o.throughput_rps[i]) * float(s.traffic.input_tokens)
-    options = s.scenario.engine.options
     spare = s.scenario.reliability.spare_nodes * len(hardware)
     return Candidate(
         rank=rank,
@@ -166,14 +162,7 @@ def _candidate(
         max_concurrency=most * float(w.count[i]),
         admission=admission,
         priorities=priorities,
-        settings=OperatingPoint(
-            max_num_seqs=int(np.ceil(peak / w.layouts.attention_dp[i])),
-            max_num_batched_tokens=int(w.token_budget[i]),
-            prefill_chunk_tokens=int(min(w.token_budget[i], np.ceil(float(s.traffic.new_tokens)))),
-            gpu_memory_utilization=options.gpu_memory_utilization,
-            max_model_len=s.longest_request,
-            two_batch_overlap=bool(w.two_batch[i]),
-        ),
+        settings=settings,
         memory_gib=memory,
         usd_per_hour=_known(o.usd_per_hour[i]),
         usd_per_mtok=UsdPerMtok(input=_known(o.usd_per_mtok_input[i]), output=_known(o.usd_per_mtok_output[i])),
@@ -322,13 +311,21 @@ def _breakdown(phases: tuple[tuple[Phase, Explained], ...], k: int) -> Breakdown
     return Breakdown(step_ms=steps, terms=tuple(terms))
 
 
-def _pools(s: Setup, d: Deployments, i: int, budgets: tuple[MemoryBudget, MemoryBudget], k: int) -> tuple[Pool, Pool]:
+def _pools(
+    s: Setup,
+    d: Deployments,
+    i: int,
+    budgets: tuple[MemoryBudget, MemoryBudget],
+    settings: tuple[OperatingPoint, OperatingPoint],
+    k: int,
+) -> tuple[Pool, Pool]:
     assert d.prefill is not None
     rate = float(d.outcome.throughput_rps[i])
     tokens = (float(s.traffic.new_tokens), float(s.traffic.output_tokens))
     busy = (float(d.outcome.prefill_utilisation[i]), float(d.outcome.utilisation[i]))
     pools = []
-    for w, budget, per_request, used in zip((d.prefill, d.decode), budgets, tokens, busy, strict=True):
+    rows = zip((d.prefill, d.decode), budgets, settings, tokens, busy, strict=True)
+    for w, budget, own, per_request, used in rows:
         gpus = int(w.gpus[i])
         pools.append(
             Pool(
@@ -341,6 +338,7 @@ def _pools(s: Setup, d: Deployments, i: int, budgets: tuple[MemoryBudget, Memory
                 utilisation=used,
                 tokens_per_s_per_gpu=rate * per_request / gpus,
                 memory_gib=MemoryGib(**budget.gib(k)),
+                settings=own,
             )
         )
     return pools[0], pools[1]

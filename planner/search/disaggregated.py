@@ -29,6 +29,7 @@ from planner.search.outcome import busy_part, outcome_of
 from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
+from planner.search.worker_settings import prefill_sequences
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult
 from planner.serving.prefill_pool import PoolLoad, PrefillPool, prefill_pool
@@ -149,16 +150,17 @@ def _blocks(w: Workers, evaluate: Callable[[Workers], tuple[Array, ...]]) -> tup
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
-def useful(s: Setup, points: PoolPoints) -> PoolPoints:
+def useful(s: Setup, points: PoolPoints, sequences: Callable[[Setup, Workers], Array] | None = None) -> PoolPoints:
     """Points that no other beats in GPUs per request/s, time and worker size: a pairing needs no others.
 
-    With their memory budgets.
+    With their memory budgets, for as many ``sequences`` of a rank as their settings allow.
     """
     cost = points.workers.layouts.gpus / points.worker_rps
     keep = pareto_mask([cost, points.step_s, points.workers.layouts.gpus], ["min", "min", "min"])
     few = points.take(np.flatnonzero(keep))
     w = few.workers
-    return replace(few, held=held_by(budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)))
+    allowed = None if sequences is None else sequences(s, w)
+    return replace(few, held=held_by(budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget, allowed)))
 
 
 def transfer_seconds(s: Setup, prefill: Workers, decode: Workers) -> Array:
@@ -177,7 +179,7 @@ def disaggregated_deployments(
     """All pairs of useful pool points at every prefill load, judged; None where a pool has no point."""
     evaluated = prefill.evaluated + decode.evaluated
     within = decode if limits_tpot_s is None else decode.take(np.flatnonzero(decode.step_s <= limits_tpot_s))
-    d, p = useful(s, within if len(within.workers) else decode), useful(s, prefill)
+    d, p = useful(s, within if len(within.workers) else decode), useful(s, prefill, prefill_sequences)
     if not len(d.workers) or not len(p.workers):
         return None
     d, p, rate = _paired(s, d, p)

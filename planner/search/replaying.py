@@ -33,7 +33,7 @@ from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Gamma
 from planner.scenario.schema import NodeChoice, Scenario, Slo
 from planner.search.aggregated import budget_of, overlap_choices, uses_deepep
-from planner.search.plan_schema import Candidate, Pool
+from planner.search.plan_schema import Candidate, OperatingPoint, Pool
 from planner.search.setup import Hardware, Setup
 from planner.units import MILLISECOND
 
@@ -60,7 +60,7 @@ class Options:
     """None: as the candidate has it."""
     static: bool = False
     prefill_tokens: int | None = None
-    """Tokens of a prefill worker's step; None takes the engine's default on its accelerator."""
+    """Tokens of a prefill worker's step; None: as the candidate has it."""
     speculation: Speculation = field(default_factory=Speculation)
     failures: tuple[Failure, ...] = ()
     most_waiting: int | None = None
@@ -109,15 +109,15 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
     o = options or Options()
     longest_context = s.scenario.engine.options.max_model_len or s.spec.max_context_tokens
     if c.prefill_pool is not None and c.decode_pool is not None:
-        d = _pool_workers(s, c, c.decode_pool, longest_context, o, prefill=False)
-        p = _pool_workers(s, c, c.prefill_pool, longest_context, o, prefill=True)
+        d = _pool_workers(s, c.decode_pool, longest_context, o, prefill=False)
+        p = _pool_workers(s, c.prefill_pool, longest_context, o, prefill=True)
         transfer = kv_transfer(s, p, d)
     else:
         count = max(1, c.replicas * o.share[0] // o.share[1])
         layout = Layouts.of(**c.layout.model_dump())
         hw = _hardware(s, c.node)
         budget = c.settings.max_num_batched_tokens or hw.token_budget
-        d, p, transfer = _workers(s, hw, layout, count, c, budget, longest_context, o), None, None
+        d, p, transfer = _workers(s, hw, layout, count, c.settings, budget, longest_context, o), None, None
     ends = uncounted(s, c, requests, o.share)
     rules = Rules(
         routing=o.routing,
@@ -134,12 +134,12 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
     return Prepared(d, p, transfer, rules, longest_context)
 
 
-def _pool_workers(s: Setup, c: Candidate, pool: Pool, longest: int, o: Options, *, prefill: bool) -> Workers:
+def _pool_workers(s: Setup, pool: Pool, longest: int, o: Options, *, prefill: bool) -> Workers:
     hw = _hardware(s, pool.node)
     count = max(1, pool.workers * o.share[0] // o.share[1])
-    settings = o.prefill_tokens if prefill else c.settings.max_num_batched_tokens
+    budget = (o.prefill_tokens if prefill else None) or pool.settings.max_num_batched_tokens or hw.token_budget
     layout = Layouts.of(**pool.layout.model_dump())
-    return _workers(s, hw, layout, count, c, settings or hw.token_budget, longest, o, prefill)
+    return _workers(s, hw, layout, count, pool.settings, budget, longest, o, prefill)
 
 
 def _workers(
@@ -147,7 +147,7 @@ def _workers(
     hw: Hardware,
     layout: Layouts,
     count: int,
-    c: Candidate,
+    settings: OperatingPoint,
     token_budget: int,
     longest: int,
     o: Options,
@@ -155,11 +155,9 @@ def _workers(
 ) -> Workers:
     kind = scheduler_kind(s.scenario.engine.name)
     ranks = int(layout.attention_dp[0])
-    sequences = s.scheduler.max_num_seqs if prefill else c.settings.max_num_seqs or s.scheduler.max_num_seqs
-    wanted = bool(c.settings.two_batch_overlap if o.two_batch is None else o.two_batch)
-    two_batch = bool(overlap_choices(s, hw, layout)[0]) and (wanted or (prefill and o.two_batch is None))
-    if s.scenario.engine.options.two_batch_overlap is False:
-        two_batch = False
+    sequences = settings.max_num_seqs or s.scheduler.max_num_seqs
+    wanted = bool(settings.two_batch_overlap if o.two_batch is None else o.two_batch)
+    two_batch = wanted and bool(overlap_choices(s, hw, layout)[0])
     chunked = s.scenario.engine.options.chunked_prefill
     scheduler = Scheduler(
         mixed=kind.mixed and not o.static,
@@ -179,7 +177,7 @@ def _workers(
         longest_context=longest,
         drafts=0 if prefill else len(o.speculation.acceptance),
     )
-    cache = kv_cache(s, hw, layout, ranks if prefill else sequences * ranks, token_budget)
+    cache = kv_cache(s, hw, layout, sequences * ranks, token_budget)
     cache = replace(cache, prefix=o.prefix_cache, hit_rate=float(s.traffic.prefix_hit_rate) if o.prefix_cache else 0.0)
     return Workers(Deployment(count, ranks, scheduler, cache), table, layout, hw)
 

@@ -31,6 +31,9 @@ POINTS = 1024
 """Points of the mixture: P99 lies at the tenth from the top."""
 LEVELS = np.unique(np.concatenate([np.linspace(0.02, 0.98, 25), [0.01, 0.95, 0.97, 0.99, 0.995, 0.999]]))
 """Cumulative probabilities at which quantiles are kept."""
+APART = 4
+"""Power of the load with which waiting in separate queues costs more than in one; from stepping through pools of 2 to 8
+workers at loads of 0.35 to 0.92."""
 SMALL, STATES = 8, 36
 """States of the chain: each number up to SMALL, then equal ratios."""
 
@@ -134,9 +137,9 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     lam = np.where(stable, lam, 0.5 * c * most / full_s)
     ranks = steps.ranks > 1.0
     chain = _chain(work, lam / c, full_s / most, (np.where(ranks, gaps, 1.0), lam, np.where(ranks, c, 1.0)))
-    chance, scale = _several_workers(work, lam, c, gaps, chain)
+    chance, scale, apart = _several_workers(work, lam, c, gaps, chain)
     crowd = np.where(ranks, np.maximum(fano(gaps, lam * chain.step_s) / c - 1.0, 0.0), 0.0)
-    wait, whole, weight = _mixture(work, chain, lam / c, chance, scale, crowd)
+    wait, whole, weight = _mixture(work, chain, lam / c, chance, (scale, apart), crowd)
     mean, variance, quantiles = _summary(whole, weight, stable)
     waited, wait_variance, wait_quantiles = _summary(wait, weight, stable)
     busy = np.where(stable, np.minimum(lam * chain.step_s / (c * chain.batch), 1.0), 1.0)
@@ -203,8 +206,13 @@ def _chain(work: PromptWork, rate: Array, each_s: Array, bursts: tuple[Array, Ar
     return _Chain(states, seconds, variance, often * seconds / step_s[:, None], empty, batch, step_s)
 
 
-def _several_workers(work: PromptWork, lam: Array, c: Array, gaps: Array, chain: _Chain) -> tuple[Array, Array]:
-    """Part of arrivals that wait, and their waits over those of one worker with Poisson arrivals."""
+def _several_workers(work: PromptWork, lam: Array, c: Array, gaps: Array, chain: _Chain) -> tuple[Array, Array, Array]:
+    """Part of arrivals that wait, their waits over those of one worker with Poisson arrivals, and seconds more (n,).
+
+    GI/G/c is a queue in front of all workers, whose next free one takes its first. Here each has its own: the rest of a
+    given step is half of it, not 1 / (c + 1). It shows as far as the others have queues as well (:data:`APART`), and
+    less in bursts, which fill all of them.
+    """
     one_waits = np.clip(1.0 - chain.empty / chain.batch, 1e-9, 1.0)
     each = np.minimum(chain.step_s / chain.batch, 0.999 * c / lam)
     one = queue_wait(lam / c, 1.0, each, work.scv, work.third)
@@ -215,7 +223,13 @@ def _several_workers(work: PromptWork, lam: Array, c: Array, gaps: Array, chain:
     peak = np.maximum(fano(gaps, lam * single), 1.0)
     ratio = erlang_b((c - 1.0) / peak, lam * single / peak) * lam / c * chain.step_s / np.maximum(chain.empty, 1e-300)
     ranks = work.steps.ranks > 1.0
-    return np.where(ranks, ratio / (1.0 + ratio), chance), np.where(ranks, 1.0, scale)
+    here = single + np.maximum(chain.step_s - single, 0.0) * np.minimum(scale, 1.0)
+    apart = np.where(
+        ranks,
+        0.0,
+        here * (0.5 - 1.0 / (c + 1.0)) * np.minimum(lam * each / c, 1.0) ** APART / np.maximum(np.square(gaps), 1.0),
+    )
+    return np.where(ranks, ratio / (1.0 + ratio), chance), np.where(ranks, 1.0, scale), apart
 
 
 @lru_cache(maxsize=1)
@@ -230,10 +244,11 @@ def _lattice() -> Array:
 
 
 def _mixture(
-    work: PromptWork, chain: _Chain, rate: Array, chance: Array, scale: Array, crowd: Array
+    work: PromptWork, chain: _Chain, rate: Array, chance: Array, waits: tuple[Array, Array], crowd: Array
 ) -> tuple[Array, Array, Array]:
     """Waits, times to the end of the prompt and weights of all points, (n, m) each."""
     n, u = rate.size, _lattice()
+    scale, apart = (w[:, None] for w in waits)
     ranks, single = work.steps.ranks[:, None], work.mean[:, None]
     rows = np.arange(n)[:, None]
     upto = np.cumsum(chain.seen, axis=1)
@@ -262,13 +277,13 @@ def _mixture(
         weight = np.where(lone, weight, np.maximum(weight, busiest / _pieces(work, busiest, others)))
     together = work.steps.seconds(weight, work.rest(1.0 + others))
     alone = work.steps.seconds(own, np.zeros_like(own))
-    waits = u[0] < chance[:, None]
-    wait = np.where(waits, scale[:, None] * left, 0.0)
-    whole = np.where(waits, wait + scale[:, None] * (together - alone), 0.0) + alone
-    share = np.where(waits, bias, 0.0)
+    queued = u[0] < chance[:, None]
+    wait = np.where(queued, scale * left + 2.0 * apart * u[2], 0.0)
+    whole = np.where(queued, wait + scale * (together - alone), 0.0) + alone
+    share = np.where(queued, bias, 0.0)
     share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300) * chance[:, None]
-    free = (1.0 - chance[:, None]) / np.maximum(np.sum(~waits, axis=1, keepdims=True), 1)
-    return wait, whole, np.where(waits, share, free)
+    free = (1.0 - chance[:, None]) / np.maximum(np.sum(~queued, axis=1, keepdims=True), 1)
+    return wait, whole, np.where(queued, share, free)
 
 
 def _single_rank(work: PromptWork, prompts: Array, mean_s: Array) -> Array:

@@ -15,7 +15,7 @@ from planner.export.flag_lists import flag_list
 from planner.export.launch import launch_script
 from planner.export.roles import deployment, pick, spread
 from planner.scenario.safe_yaml import load_yaml
-from planner.search.plan_schema import Plan
+from planner.search.plan_schema import OperatingPoint, Plan
 
 ENGINES = ("vllm", "sglang", "trtllm")
 LAYOUTS = (
@@ -106,6 +106,23 @@ def test_sglang_gives_totals_where_the_server_divides() -> None:
     words = commands(launch_script(deployment(plan), "sglang"))[0]
     assert int(words[words.index("--max-running-requests") + 1]) == settings.max_num_seqs * 8
     assert int(words[words.index("--chunked-prefill-size") + 1]) == settings.max_num_batched_tokens * 8
+
+
+def test_each_pool_starts_with_its_own_settings() -> None:
+    plan = with_layout(example("deepseek-r1-h200"), "disagg", tp=8, ep=8)
+    first = plan.candidates[0]
+    assert first.prefill_pool is not None
+    assert first.decode_pool is not None
+    own = OperatingPoint(max_num_seqs=14, max_num_batched_tokens=12_288)
+    pools = {
+        "prefill_pool": first.prefill_pool.model_copy(update={"settings": own}),
+        "decode_pool": first.decode_pool.model_copy(update={"settings": first.settings}),
+    }
+    plan = plan.model_copy(update={"candidates": (first.model_copy(update=pools),)})
+    prefill, decode = commands(launch_script(deployment(plan), "vllm"))[:2]
+    for words, settings in ((prefill, own), (decode, first.settings)):
+        assert int(words[words.index("--max-num-seqs") + 1]) == settings.max_num_seqs
+        assert int(words[words.index("--max-num-batched-tokens") + 1]) == settings.max_num_batched_tokens
 
 
 def test_precision_other_than_the_checkpoints_is_named() -> None:

@@ -41,18 +41,10 @@ class Point:
 
 
 def point(d: Deployment, role: Role) -> Point:
-    """Settings of a role: the plan lists those of aggregated or decode workers; a prefill pool keeps the scenario's."""
-    s, options = d.candidate.settings, d.plan.scenario.engine.options
-    if role.name == "prefill":
-        return Point(
-            options.max_num_seqs,
-            options.max_num_batched_tokens,
-            options.max_num_batched_tokens,
-            s.max_model_len,
-            s.gpu_memory_utilization,
-            options.two_batch_overlap is True,
-            options,
-        )
+    """Settings of a role: those of its pool, or of the candidate where workers are alike."""
+    options = d.plan.scenario.engine.options
+    pool = {"prefill": d.candidate.prefill_pool, "decode": d.candidate.decode_pool}.get(role.name)
+    s = d.candidate.settings if pool is None else pool.settings
     return Point(
         s.max_num_seqs,
         s.max_num_batched_tokens,
@@ -78,8 +70,6 @@ def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
             for name, (own, to) in sorted(d.precision_changes.items())
         )
         yield f"No flag changes single weight classes: serve a checkpoint quantised like the plan's: {changes}."
-    if role.name == "prefill" and d.plan.scenario.engine.options.max_num_batched_tokens is None:
-        yield "The plan does not list the prefill pool's token budget: the engine's default stands."
     if role.pods > 1 and role.gpus_per_pod < role.gpus_per_host:
         yield (
             f"{role.gpus} GPUs of a worker lie evenly on {role.pods} hosts: it uses {role.gpus_per_pod} of the "
