@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ def compare_points(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> tu
         if spec is None:
             left.append(Unstated(statement.id, "model not in the catalogue"))
             continue
+        statement = _filled(statement, spec)
         try:
             predicted = _loop(statement, spec, catalog) if statement.phase == "agg" else _step(statement, spec, catalog)
         except PlannerError as error:
@@ -94,6 +95,21 @@ def compare_points(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> tu
             for name, value in statement.figures.items()
         ]
     return found, left
+
+
+def _filled(s: Statement, spec: ModelSpec) -> Statement:
+    """The point with its redundant experts in the layout: as stated, else what fills up the last expert rank."""
+    experts = max((f.experts for f in spec.feed_forwards.values() if isinstance(f, MoeFeedForward)), default=0)
+    ep = s.layout["ep"]
+    if not experts or ep == 1:
+        return s
+    if s.redundant_experts is not None:
+        return replace(s, layout={**s.layout, "redundant_experts": s.redundant_experts})
+    missing = -experts % ep
+    if not missing:
+        return s
+    note = f"{missing} redundant experts, so that {experts} divide over EP{ep}"
+    return replace(s, layout={**s.layout, "redundant_experts": missing}, notes=(*s.notes, note))
 
 
 def _step(s: Statement, spec: ModelSpec, catalog: Catalog) -> dict[str, float]:
@@ -159,6 +175,10 @@ def _loop(s: Statement, spec: ModelSpec, catalog: Catalog) -> dict[str, float]:
         "concurrency": s.batch,
         **s.layout,
     }
+    if s.workers is not None:
+        row["serving"] = "disagg"
+        for pool, count in zip(("prefill", "decode"), s.workers, strict=True):
+            row |= {f"{pool}_{name}": value for name, value in s.layout.items()} | {f"{pool}_workers": count}
     terms, failures = run_terms(runs_from_rows([row]), catalog)
     if failures:
         raise InputError(s.id, s.model, failures[0])
@@ -175,17 +195,19 @@ def _has_experts(spec: ModelSpec) -> bool:
 
 
 def _subject(s: Statement) -> str:
-    layout = " ".join(f"{_SHORT[k]}{v}" for k, v in s.layout.items() if v > 1) or "TP1"
+    layout = " ".join(f"{_SHORT[k]}{v}" for k, v in s.layout.items() if v > (k in _FROM_ONE)) or "TP1"
     lengths = f"{s.input_tokens:g}+{s.output_tokens:g}" if s.output_tokens else f"{s.input_tokens:g}"
     offline = s.batch == names()["offline_concurrency"]
     batch = {"prefill": f"{s.batch:,.0f} tok/GPU", "decode": f"{s.batch:g} seq/GPU"}.get(s.phase, f"c{s.batch:g}")
+    phase = s.phase if s.workers is None else f"{s.workers[0]} prefill + {s.workers[1]} decode"
     return (
-        f"{s.model.rsplit('/', 1)[-1]} {s.phase} on {s.accelerator}, {layout}, {lengths} tokens, "
+        f"{s.model.rsplit('/', 1)[-1]} {phase} on {s.accelerator}, {layout}, {lengths} tokens, "
         f"{'offline' if offline else batch}"
     )
 
 
-_SHORT = {"tp": "TP", "pp": "PP", "attention_dp": "DP", "moe_tp": "MoE-TP", "ep": "EP"}
+_SHORT = {"tp": "TP", "pp": "PP", "attention_dp": "DP", "moe_tp": "MoE-TP", "ep": "EP", "redundant_experts": "+"}
+_FROM_ONE = frozenset({"tp", "pp", "attention_dp", "moe_tp", "ep"})
 
 
 def summary(comparisons: Sequence[Comparison]) -> dict[str, dict[str, float]]:

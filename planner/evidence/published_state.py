@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,7 +52,7 @@ class Statement:
     id: str
     source: str
     phase: str
-    """prefill, decode or agg."""
+    """prefill, decode, or agg for a closed loop (with ``workers``: of two pools)."""
     model: str
     accelerator: str
     node: str
@@ -68,6 +69,10 @@ class Statement:
     cache_hit_rate: float
     two_batch: bool
     balanced: bool
+    workers: tuple[int, int] | None
+    """Prefill and decode workers of ``layout`` each; None where prompts and outputs share workers."""
+    redundant_experts: int | None
+    """Replicas of hot experts over the EP group; None where the point does not say."""
     figures: Mapping[str, float]
     """Published values: tok_per_s_per_gpu, or those of LOOP_FIGURES."""
     notes: tuple[str, ...]
@@ -98,15 +103,18 @@ def state(entry: Entry) -> Statement | Unstated:
     text = f"{entry.get('notes', '')} {entry.get('engine', '')} {entry.get('mtp', '')}"
     phase = str(entry.get("phase"))
     identity = str(entry["id"])
+    added = known["stated_elsewhere"].get(identity, {})
+    workers = (int(added["prefill_workers"]), int(added["decode_workers"])) if "prefill_workers" in added else None
+    if workers is not None:
+        phase = "agg"
     reason = _reason(entry, phase, text, known)
     if reason:
         return Unstated(identity, reason)
-    added = known["stated_elsewhere"].get(identity, {})
     stated = {**entry, **{k: v for k, v in added.items() if k != "note"}}
     gpu, engine = known["gpus"][str(entry["gpu"])], known["engines"][str(entry["engine"])]
     words = known["precisions"][str(entry.get("weights_dtype"))]
     notes = [n for n in (added.get("note"), engine.get("note")) if n]
-    layout = _layout(entry, phase)
+    layout = _layout(entry, phase if workers is None else "disagg")
     if isinstance(layout, str):
         return Unstated(identity, layout)
     load = _load(stated, phase, known, notes)
@@ -136,9 +144,16 @@ def state(entry: Entry) -> Statement | Unstated:
         cache_hit_rate=float(entry.get("cache_hit_rate") or 0.0),
         two_batch=_any(known["two_batch_words"], text) and not _any(known["no_overlap_words"], text),
         balanced=_any(known["balanced_words"], text),
+        workers=workers,
+        redundant_experts=_redundant(text),
         figures=figures,
         notes=tuple(notes),
     )
+
+
+def _redundant(text: str) -> int | None:
+    match = re.search(r"(\d+) redundant experts", text)
+    return int(match[1]) if match else None
 
 
 def _reason(entry: Entry, phase: str, text: str, known: Mapping[str, Any]) -> str:
@@ -149,6 +164,10 @@ def _reason(entry: Entry, phase: str, text: str, known: Mapping[str, Any]) -> st
         return "a fleet of two pools without both layouts and the load"
     if _any(known["not_measured_words"], text):
         return "not measured: a bound, a projection or quoted from another row"
+    if _any(known["context_parallel_words"], text):
+        return "decode context parallelism: not part of the layouts"
+    if phase == "agg" and _any(known["finite_words"], text):
+        return "one wave of prompts: no steady state"
     if entry.get("mtp") and not str(entry["mtp"]).startswith(NO_MTP):
         return "multi-token prediction: steps of several tokens are not part of the step time"
     gpu = str(entry.get("gpu"))

@@ -103,3 +103,50 @@ def test_recognition_and_page(tmp_path: Path) -> None:
         read_points(path)
     with pytest.raises(InputError, match="folder"):
         main(tmp_path / "none")
+
+
+def test_deepseeks_day_6_decode_is_stated_with_its_mean_context(cat: Catalog) -> None:
+    points = [p for p in read_points(FOLDER / "e2e_deepseek.yaml") if p["id"].startswith("ds_day6")]
+    found, left = compare_points(points, cat)
+    by_id = {c.id: c for c in found}
+    decode = by_id["ds_day6_decode"]
+    assert "EP144 +32, 4989 tokens, 88 seq/GPU" in decode.subject
+    assert decode.published == 14800 / 8
+    assert 0.5 < decode.ratio < 2.0
+    assert any("mean KV length" in note for note in decode.notes)
+    assert "EP32 +32" in by_id["ds_day6_prefill"].subject
+    assert [u.id for u in left] == ["ds_day6_fleet"]
+
+
+def test_experts_that_do_not_divide_are_filled_up_aloud(cat: Catalog) -> None:
+    wide = DECODE | {"gpus": 72, "nodes": 9, "layout": {"ep": 72, "dp": 72}}
+    (filled,), _ = compare_points([wide], cat)
+    assert "EP72 +32" in filled.subject
+    assert "32 redundant experts, so that 256 divide over EP72" in filled.notes
+    (even,), _ = compare_points([DECODE], cat)
+    assert "+" not in even.subject
+
+
+def test_two_pools_with_a_known_layout_are_a_loop_of_their_own(cat: Catalog) -> None:
+    point = next(p for p in read_points(FOLDER / "e2e_sglang.yaml") if p["id"] == "sgl5490_r1_1p1d")
+    found, _ = compare_points([point], cat)
+    assert {c.figure for c in found} == {"ttft_ms", "tpot_ms", "output_tok_per_s"}
+    assert "1 prefill + 1 decode" in found[0].subject
+
+
+@pytest.mark.parametrize(
+    ("notes", "reason"),
+    [("1000 prompts at once", "one wave of prompts"), ("decode context parallel 8", "decode context parallelism")],
+)
+def test_what_a_steady_state_cannot_say_has_a_reason(notes: str, reason: str) -> None:
+    found = state(DECODE | {"phase": "agg", "osl": 100, "concurrency": 8, "notes": notes})
+    assert isinstance(found, Unstated)
+    assert found.reason.startswith(reason)
+
+
+def test_every_point_with_a_layout_is_predicted_or_says_why_not(cat: Catalog) -> None:
+    for name in FILES:
+        points = read_points(FOLDER / name)
+        found, left = compare_points(points, cat)
+        assert {c.id for c in found} | {u.id for u in left} == {p["id"] for p in points}
+        assert all(u.reason for u in left)
