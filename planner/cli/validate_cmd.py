@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 def validate_command(
     file: Annotated[
         Path,
-        typer.Argument(help="CSV of runs, a benchmark tool's result file, a start-up log, or published points."),
+        typer.Argument(
+            help="CSV of runs, a benchmark tool's result file, a start-up log or a list of them, or published points."
+        ),
     ],
     predictions: Annotated[
         Path | None, typer.Option("--predictions", help="CSV to write, one row a run: measured, predicted, interval.")
@@ -119,6 +121,10 @@ def _validated(kind: str, file: Path, given: Given, known: Catalog) -> dict[str,
         from planner.evidence.logs import read_log
 
         return validate_log(read_log(file), given, known)
+    if kind == "memory_logs":
+        from planner.evidence.memory_logs import read_logs, validate_logs
+
+        return validate_logs(read_logs(file), known)
     if kind == "published":
         from planner.evidence.published import read_points, validate_published
 

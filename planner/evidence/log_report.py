@@ -11,6 +11,7 @@ from planner.catalog import Catalog
 from planner.evidence.importers.names import gpu_id
 from planner.evidence.importers.to_runs import Given
 from planner.evidence.logs import StartupLog
+from planner.evidence.memory_table import UNSTATED_MEMORY
 from planner.evidence.memory_validate import validate_memory
 
 COMPARED = (
@@ -41,7 +42,7 @@ def validate_log(log: StartupLog, given: Given, catalog: Catalog) -> dict[str, A
         row["gpu"] = gpu_id(given.gpu, catalog.accelerator_ids())
     elif "gpu_mem_gib" not in row:
         notes.append("the log does not name the accelerator: give --gpu to compare the cache")
-        row["gpu_mem_gib"] = "inf"
+        row["gpu_mem_gib"] = UNSTATED_MEMORY[1]
         for name in ("available_kv_gib", "kv_cache_tokens", "max_concurrency", "non_torch_gib"):
             row.pop(name, None)
     if "model" not in row:

@@ -16,7 +16,7 @@ import numpy as np
 from planner.catalog import Catalog
 from planner.errors import InputError
 from planner.evidence.memory_table import UNSTATED_MEMORY
-from planner.evidence.memory_validate import validate_memory
+from planner.evidence.memory_validate import RowPrediction, memory_metrics, validate_memory
 
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "trtllm": "trtllm"}
 """Engine names of the logs that have memory rules; forks and other engines are reported as such."""
@@ -49,24 +49,56 @@ def read_logs(path: Path | str) -> list[dict[str, Any]]:
 
 
 def validate_logs(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> dict[str, Any]:
-    """Report of log entries by engine, each as :func:`planner.evidence.memory_validate.validate_memory` gives it.
+    """Report of log entries: the keys of :func:`planner.evidence.memory_validate.validate_memory` over all of them, and
+    under ``engines`` one such report for each engine.
 
-    ``skipped`` counts entries of engines without memory rules, and those that do not state their layout.
+    ``skipped`` counts entries of engines without memory rules, and those that do not state their layout; both it and
+    the reasons of entries without a prediction are in ``failed``.
     """
     rows: dict[str, list[dict[str, str]]] = {}
     skipped: dict[str, int] = {}
+    left: list[RowPrediction] = []
     for entry in entries:
         name = str(entry.get("engine", "")).lower()
         engine = ENGINES.get(name.split(" ")[0]) if "+" not in name else None
         layout = entry.get("layout") or {}
         if engine is None or not layout.get("tp"):
-            why = name if engine is None else f"{name}: layout not stated"
+            known = ", ".join(dict.fromkeys(ENGINES.values()))
+            why = f"engine: got {name!r}; {known}" if engine is None else f"{name}: layout not stated"
             skipped[why] = skipped.get(why, 0) + 1
+            version = _version(entry.get("engine_version"))
+            left.append(RowPrediction(str(entry.get("id")), str(entry.get("model")), version, "", "", reason=why))
         else:
             rows.setdefault(engine, []).append(log_row(entry))
     with np.errstate(invalid="ignore"):  # memory not stated is infinite here, and its terms are not compared
         reports = {e: validate_memory(r, catalog, engine=e) for e, r in rows.items()}
-    return {"kind": "memory_logs", "entries": len(entries), "skipped": skipped, "engines": reports}
+    made = [p for r in reports.values() for p in r["predictions"]]
+    failed: dict[str, int] = dict(skipped)
+    for report in reports.values():
+        for reason, count in report["failed"].items():
+            failed[reason] = failed.get(reason, 0) + count
+    return {
+        "kind": "memory_logs",
+        "rows": len(entries),
+        "predicted": sum(r["predicted"] for r in reports.values()),
+        "failed": dict(sorted(failed.items(), key=lambda pair: -pair[1])),
+        "metrics": memory_metrics([RowPrediction(**p) for p in made]),
+        "groups": [
+            {"group": "engine", "value": e, "rows": r["rows"], "metrics": r["metrics"]} for e, r in reports.items()
+        ],
+        "predictions": [*made, *(vars(p) for p in left)],
+        "skipped": skipped,
+        "engines": {e: {k: v for k, v in r.items() if k != "predictions"} for e, r in reports.items()},
+    }
+
+
+def is_log_collection(text: str) -> bool:
+    """Whether a text is a YAML list of start-up memory figures, by its first entry."""
+    first = re.split(r"\n- ", text[:HEAD_CHARS].lstrip(), maxsplit=1)[0]
+    return first.startswith("- id:") and all(f"\n  {key}:" in first for key in ("model", "engine", "layout", "metrics"))
+
+
+HEAD_CHARS = 4000
 
 
 def log_row(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from planner.errors import InputError
 from planner.evidence.importers.document import parse_document
 from planner.evidence.importers.reading import FORMATS, is_result
 from planner.evidence.logs import log_engine
+from planner.evidence.memory_logs import is_log_collection
 from planner.evidence.memory_table import COLUMNS, is_memory_table
 from planner.evidence.published import is_published
 from planner.evidence.runs import REQUIRED, is_end_to_end
@@ -22,7 +23,10 @@ MAX_READ_WHOLE_BYTES = 64 * MIB
 
 def kind_of(path: Path) -> str:
     """``memory`` or ``e2e`` for tables, ``results`` for a benchmark tool's report, ``log`` for a start-up log,
-    ``published`` for a collection of published points. Raises InputError for anything else."""
+    ``published`` for a collection of published points, ``memory_logs`` for one of start-up memory figures.
+
+    Raises InputError for anything else.
+    """
     text = read_text(path, MAX_PROFILE_BYTES)
     header = next(csv.reader(io.StringIO(text[: text.find("\n") + 1] or text)), [])
     if is_memory_table(header):
@@ -32,6 +36,8 @@ def kind_of(path: Path) -> str:
     if len(text) <= MAX_READ_WHOLE_BYTES:
         if is_published(text):
             return "published"
+        if is_log_collection(text):
+            return "memory_logs"
         if text.lstrip()[:1] not in ("{", "[") and log_engine(text):
             return "log"
         if text.strip() and _reads(text, path.name):

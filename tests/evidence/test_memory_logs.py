@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from planner.catalog import catalog
+from planner.cli import run
 from planner.errors import InputError
 from planner.evidence.memory_logs import log_row, read_logs, validate_logs
+from planner.evidence.recognise import kind_of
 
 MEASURED = Path(__file__).resolve().parents[2] / "measured"
 
@@ -20,7 +23,12 @@ def report() -> dict:
 
 def test_every_entry_is_accounted_for(report: dict) -> None:
     engines = report["engines"].values()
-    assert sum(r["rows"] for r in engines) + sum(report["skipped"].values()) == report["entries"]
+    assert (
+        sum(r["rows"] for r in engines) + sum(report["skipped"].values())
+        == report["rows"]
+        == len(report["predictions"])
+    )
+    assert report["predicted"] + sum(report["failed"].values()) == report["rows"]
 
 
 def test_weights_and_cache_entries_hold_outside_the_fit(report: dict) -> None:
@@ -44,3 +52,14 @@ def test_a_file_that_is_no_list_is_refused(tmp_path: Path) -> None:
     path.write_text("a: 1")
     with pytest.raises(InputError, match="list"):
         read_logs(path)
+
+
+def test_the_command_reads_the_collection(capsys: pytest.CaptureFixture[str]) -> None:
+    path = MEASURED / "memory_logs.yaml"
+    assert kind_of(path) == "memory_logs"
+    assert run(["validate", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["metrics"]["weights_gib"]["median_ape"] < 0.01
+    assert {g["value"] for g in document["groups"]} == {"vllm", "sglang"}
+    assert run(["validate", str(path)]) == 0
+    assert "engine: got 'ktransformers'" in capsys.readouterr().out
