@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,3 +70,31 @@ def test_further_models_join_the_catalogue(tmp_path: Path) -> None:
         pass
     with pytest.raises(InputError, match="--models"), catalog_with_models(tmp_path / "none", None):
         pass
+
+
+def test_options_stand_in_for_columns_of_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "model,gpu,engine,bench,input_tokens,output_tokens,concurrency,tpot_ms\n"
+        "Qwen/Qwen3-32B,h100-sxm,vllm,inferencex,1024,1024,16,20\n"
+    )
+
+    def report(*options: str) -> dict[str, Any]:
+        assert run(["validate", str(path), "--json", *options]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert report()["failed"] == {"layout: tp is missing": 1}
+    assert report("--tp", "2")["predicted"] == 1
+    moved = report("--tp", "2", "--gpu", "l40s")
+    assert "gpu l40s in place of the file's h100-sxm" in moved["assumptions"]
+    out, stated = tmp_path / "p.csv", tmp_path / "stated.csv"
+    lines = path.read_text().splitlines()
+    stated.write_text(f"{lines[0]},tp\n{lines[1]},2\n")
+    found = []
+    for file, options in ((path, ["--tp", "2"]), (stated, [])):
+        assert run(["validate", str(file), "--predictions", str(out), *options]) == 0
+        found.append(next(csv.DictReader(out.open()))["predicted_tpot_ms"])
+    assert found[0] == found[1]
+    memory = tmp_path / "memory.csv"
+    memory.write_text(MEMORY)
+    assert run(["validate", str(memory), "--tp", "2"]) == 2

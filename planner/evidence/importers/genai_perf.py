@@ -2,9 +2,9 @@
 
 Source: AIPerf documentation, "profile_export_aiperf.json Schema" (docs.nvidia.com/aiperf/reference/json-export-schema)
 and its metrics reference: a metric is {unit, avg, p1 .. p99, std}; fields that are unset are left out; derived metrics
-have only ``avg``. From schema 1.4 on (AIPerf 0.13, files in tests/evidence/data) ``input_config`` is what a configuration
-file holds: models, datasets and phases, of which the one of kind profiling is measured. The CSV has one table of
-distributions and one of single values, the unit in the metric's name.
+have only ``avg``. From schema 1.4 on (AIPerf 0.13, files in tests/evidence/data) ``input_config`` is what a
+configuration file holds: models, datasets and phases, of which the one of kind profiling is measured. The CSV has one
+table of distributions and one of single values, the unit in the metric's name.
 """
 
 from __future__ import annotations

@@ -51,6 +51,8 @@ class BenchRecord:
     precision: str | None = None
     moe_precision: str | None = None
     """Of the experts, where it is stated apart from the other weights'."""
+    bench: str | None = None
+    """Kind of benchmark, as measured/e2e_runs.csv names it, where a table says so."""
     serving: str = "agg"
     layout: Mapping[str, int] = field(default_factory=dict)
     """Columns of measured/e2e_runs.csv: tp, pp, attention_dp, moe_tp, ep, or prefill_* and decode_*."""

@@ -157,7 +157,7 @@ def _row(
         "gpu": gpu_id(text["gpu"], catalog.accelerator_ids(), "gpu") if text["gpu"] else None,
         "engine": text["engine"],
         "engine_version": given.engine_version or r.engine_version,
-        "bench": "user",
+        "bench": r.bench or "user",
         "serving": r.serving if not given.layout() else "agg",
         **_precisions(r, given, word, moe),
         "speculative": speculative if speculative == "none" else "unknown",
