@@ -321,21 +321,28 @@ def _recovery(fleet: Fleet) -> tuple[Recovery, Mapping[str, float]]:
 def _spare_prefill(fleet: Fleet) -> tuple[float, float]:
     """Prompt tokens per second that the fleet has to spare without one (decode) worker, and with all.
 
-    A worker that spends the part u of its token budget on L prompts per second passes L / u of them.
+    Workers that are full to the part u (load over what full steps pass) with L prompts per second pass L / u of them.
     """
     row = fleet.row
     new = float(fleet.s.traffic.new_tokens)
     rate = float(row.outcome.throughput_rps[0])
-    used = row.outcome.prefill_utilisation
-    if row.prefill is None and fleet.s.rate_rps is not None:
-        used = fleet.result(np.array([rate]), row.decode.count).flow.utilisation
-    busy = float(np.clip(used[0], 1e-9, 1.0))
-    whole = rate * new / busy
+    full = float(np.clip(_prompt_load(fleet, rate), 1e-9, 1.0))
+    whole = rate * new / full
     after = max(whole - rate * new, 0.0)
     if row.prefill is not None:
         return after, after
     n = fleet.replicas
     return max(whole * (n - 1) / n - rate * new, 0.0), after
+
+
+def _prompt_load(fleet: Fleet, rate: float) -> float:
+    """Prompts over what the workers that read them pass, 0 to 1; in a closed loop the time that prompts take."""
+    row = fleet.row
+    if row.loaded is not None and row.loaded.prefill is not None:
+        return float(row.loaded.prefill.load[0])
+    if row.prefill is None and fleet.s.rate_rps is not None:
+        return float(fleet.result(np.array([rate]), row.decode.count).flow.utilisation[0])
+    return float(row.outcome.prefill_utilisation[0])
 
 
 def _written(fleet: Fleet, found: Recovery, of: Mapping[str, float]) -> RecoveryPlan:

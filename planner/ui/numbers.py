@@ -44,7 +44,7 @@ def exact(value: float | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds as µs, ms, s or min, whichever reads shortest."""
+    """Milliseconds as µs, ms, s, min or h, whichever reads shortest."""
     if ms is None:
         return NONE
     if abs(ms) < 1:
@@ -53,7 +53,9 @@ def duration(ms: float | None) -> str:
         return f"{sig(ms)} ms"
     if abs(ms) < 120e3:
         return f"{sig(ms / 1e3)} s"
-    return f"{sig(ms / 60e3)} min"
+    if abs(ms) < 120 * 60e3:
+        return f"{sig(ms / 60e3)} min"
+    return f"{sig(ms / 3600e3)} h"
 
 
 def dollars(value: float | None) -> str:

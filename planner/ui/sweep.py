@@ -110,6 +110,7 @@ def _limits(s: Scenario) -> Iterator[Variable]:
             _around(now),
             now,
             _put(f"slo.{metric}.limit", float),
+            show=lambda v: f"{exact(v)} ms",
             low=1e-3,
         )
 
@@ -131,6 +132,7 @@ def _lengths(s: Scenario) -> Iterator[Variable]:
             _around(now, True),
             now,
             _length(s, short),
+            show=lambda v: _("{n} tokens").format(n=exact(v)),
             low=1,
             whole=True,
         )
@@ -165,6 +167,7 @@ def _hits(s: Scenario) -> Variable:
         values,
         float(f"{now:.3g}"),
         _put("hit_percent", float),
+        show=lambda v: f"{exact(v)} %",
         high=99.0,
     )
 
@@ -179,6 +182,7 @@ def _prices(s: Scenario) -> Iterator[Variable]:
                 _around(now),
                 now,
                 _put(f"price.{key}", float),
+                show=lambda v: f"${exact(v)}",
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from planner.evidence.runs import LAYOUT
 from planner.search.plan_schema import Candidate, Layout, ParetoPoint, Pool
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count
@@ -284,6 +285,21 @@ def node_label(node: str) -> str:
 def layout_label(layout: Layout) -> str:
     """Shorthand of a layout, such as TP8 EP8."""
     return layout.describe()
+
+
+def run_layout(word: str) -> str:
+    """The layout of a measured run (planner.evidence.e2e_keys.layout_text) as a plan writes it; pools by an arrow."""
+    numbers = word.split(".")
+    if "-" in numbers or not all(n.isdigit() for n in numbers):
+        return word
+    values = [int(n) for n in numbers]
+    if len(values) == len(LAYOUT):
+        return layout_label(Layout(**dict(zip(LAYOUT, values, strict=True))))
+    half = len(LAYOUT) + 1
+    if len(values) != 2 * half:
+        return word
+    pools = [values[:half], values[half:]]
+    return " → ".join(_workers(p[0], Layout(**dict(zip(LAYOUT, p[1:], strict=True)))) for p in pools)
 
 
 def _workers(number: int, layout: Layout) -> str:

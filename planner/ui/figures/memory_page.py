@@ -15,7 +15,7 @@ from planner.units import GIB
 
 HEIGHT = 360
 ROW_PX, FRAME_PX = 34, 110
-LEGEND_PX = 140
+LEGEND_PX = 190
 """Room for a legend of many entries on a phone."""
 
 
@@ -142,5 +142,5 @@ def parameters_bars(shares: tuple[Share, ...]) -> go.Figure:
     figure.update_layout(barmode="stack", bargap=0.35)
     figure.update_xaxes(title_text=_("Billion parameters"), rangemode="tozero")
     figure.update_yaxes(autorange="reversed")
-    finish(figure, FRAME_PX + 100 + ROW_PX * 2)
+    finish(figure, FRAME_PX + LEGEND_PX - 40 + ROW_PX * 2)
     return figure.update_layout(legend={"maxheight": LEGEND_PX})

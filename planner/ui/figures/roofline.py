@@ -19,8 +19,9 @@ from planner.units import TERA
 HEIGHT = 480
 NAMED = 3
 """Operators of a phase that are named in the figure, largest first; hovering names all."""
-PLACES = (("bottom center", "bottom right", "top right"), ("top left", "bottom right", "middle left"))
-"""Where names stand beside marks, of steps with prompts and of decode steps."""
+PLACES = (("bottom center", "bottom left", "top left"), ("top left", "bottom left", "middle left"))
+"""Where names stand beside marks, of steps with prompts and of decode steps: never to the right, where a narrow page
+has no room for them."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 

@@ -7,6 +7,7 @@ import streamlit as st
 from planner.scenario.load import resolve_model
 from planner.ui import state
 from planner.ui.i18n import _
+from planner.ui.numbers import NONE
 from planner.ui.sections.catalogue import detail, entry, tables
 
 _KIND = "catalogue.kind"
@@ -43,6 +44,7 @@ def _browse(kind: str) -> None:
     picked = st.dataframe(
         table,
         hide_index=True,
+        placeholder=NONE,
         column_order=["id", *[c for c in shown if c != "id"]],
         column_config=tables.columns(kind),
         key=f"catalogue.rows.{kind}.{catalog.version}",

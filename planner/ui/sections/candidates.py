@@ -9,7 +9,7 @@ import streamlit as st
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui import state
 from planner.ui.i18n import _
-from planner.ui.numbers import count
+from planner.ui.numbers import NONE, count
 from planner.ui.words import layout_help, node_label, servings, short_deployment
 
 if TYPE_CHECKING:
@@ -72,18 +72,18 @@ def columns(layout_px: int) -> dict[str, Any]:
     }
 
 
-_ORDER = ("rank", "layout", "usd", "rate", "ttft", "tpot", "gpus", "goodput", "concurrency", "kv", "joules")
+_ORDER = ("rank", "usd", "gpus", "layout", "rate", "ttft", "tpot", "goodput", "concurrency", "kv", "joules")
 
 
 def order(plan: Plan) -> list[str]:
-    """Columns from left to right: what tells the rows apart first."""
+    """Columns from left to right: what is asked first, then what tells the rows apart; a phone shows the first few."""
     told_apart = []
     if len({c.node for c in plan.candidates}) > 1:
         told_apart.append("node")
     if len({c.serving for c in plan.candidates}) > 1:
         told_apart.append("serving")
     same = [k for k in ("node", "serving") if k not in told_apart]
-    return [*_ORDER[:2], *told_apart, *_ORDER[2:], "extrapolated", *same]
+    return [*_ORDER[:4], *told_apart, *_ORDER[4:], "extrapolated", *same]
 
 
 def _layout_px(plan: Plan) -> int:
@@ -104,6 +104,7 @@ def show(plan: Plan, key: str) -> None:
     st.dataframe(
         table,
         hide_index=True,
+        placeholder=NONE,
         column_order=order(plan),
         column_config=columns(_layout_px(plan)),
         key=chart,

@@ -19,7 +19,7 @@ from planner.ui.figures.cost import cost_by_load, ways_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import dollars, percent, sig
+from planner.ui.numbers import NONE, dollars, percent, sig
 from planner.ui.sections import kept
 from planner.ui.sections.cost_data import (
     Deployed,
@@ -204,6 +204,7 @@ def _table(ways: list[Way], d: Deployed) -> None:
             }
         ),
         hide_index=True,
+        placeholder=NONE,
         column_config={
             name: st.column_config.NumberColumn(format="%.3g", help=text)
             for name, text in (

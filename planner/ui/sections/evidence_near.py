@@ -10,11 +10,11 @@ from planner.evidence.evidence_table import EvidenceTable
 from planner.evidence.nearness import Nearness, Place
 from planner.ui.figures.evidence import signed
 from planner.ui.i18n import _
-from planner.ui.numbers import count
+from planner.ui.numbers import NONE, count
 from planner.ui.sections.cards import Card, cards
 from planner.ui.subject import Subject
 from planner.ui.text import plain, sentence
-from planner.ui.words import engines, layout_label
+from planner.ui.words import engines, layout_label, run_layout
 
 LISTED = 12
 
@@ -49,6 +49,7 @@ def show(subject: Subject, table: EvidenceTable, near: Nearness, place: Place) -
     st.dataframe(
         _frame(table, near, rows),
         hide_index=True,
+        placeholder=NONE,
         column_config={
             _("Layout"): st.column_config.TextColumn(help=_("TP . PP . DP . ETP . EP; of split runs both pools.")),
             _("apart"): st.column_config.NumberColumn(
@@ -90,7 +91,7 @@ def _frame(table: EvidenceTable, near: Nearness, rows: np.ndarray) -> pd.DataFra
             _("Model"): [text["model"][r] for r in rows],
             _("GPU"): [text["gpu"][r] for r in rows],
             _("Engine"): [f"{text['engine'][r]} {text['engine_version'][r]}".strip() for r in rows],
-            _("Layout"): [table.layouts[r] for r in rows],
+            _("Layout"): [run_layout(table.layouts[r]) for r in rows],
             _("in"): whole("input_tokens"),
             _("out"): whole("output_tokens"),
             _("in flight"): whole("concurrency"),

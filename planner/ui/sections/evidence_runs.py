@@ -19,7 +19,7 @@ from planner.ui.figures.evidence import coverage_bars, errors_by_group, predicte
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import count, percent
+from planner.ui.numbers import NONE, count, percent
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.evidence_data import GroupError, coverage, group_errors, group_values, widths
 from planner.ui.sections.how import how
@@ -154,7 +154,9 @@ def show_groups(table: EvidenceTable, metric: str, rows: NDArray[np.bool_]) -> N
         return
     st.plotly_chart(errors_by_group(errors, metric), config=CONFIG, key="evidence.groups", alt=_("Errors by group"))
     with st.expander(_("As a table"), key="evidence.table"):
-        st.dataframe(_frame(errors), hide_index=True, column_config=_columns(), alt=_("Errors by group"))
+        st.dataframe(
+            _frame(errors), hide_index=True, placeholder=NONE, column_config=_columns(), alt=_("Errors by group")
+        )
     worst = max(errors, key=lambda e: e.runs)
     figures = worst.metrics.get(metric)
     if figures:
@@ -230,5 +232,6 @@ def show_coverage(table: EvidenceTable, rows: NDArray[np.bool_]) -> None:
             }
         ),
         hide_index=True,
+        placeholder=NONE,
         alt=_("Width of the 80 % interval by distance to the evidence"),
     )

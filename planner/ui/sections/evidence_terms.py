@@ -7,7 +7,7 @@ import streamlit as st
 
 from planner.evidence.memory_validate import METRICS, RowPrediction, memory_metrics
 from planner.ui.i18n import _
-from planner.ui.numbers import count
+from planner.ui.numbers import NONE, count
 from planner.ui.sections.evidence_data import curves_of
 from planner.ui.subject import Subject
 from planner.ui.words import engines, operators
@@ -42,6 +42,7 @@ def show_operators(subject: Subject) -> None:
             }
         ),
         hide_index=True,
+        placeholder=NONE,
         column_config={
             **{
                 name: st.column_config.NumberColumn(format="%.2g")
@@ -95,6 +96,7 @@ def show_memory(rows: list[RowPrediction]) -> None:
             }
         ),
         hide_index=True,
+        placeholder=NONE,
         column_config={
             name: st.column_config.NumberColumn(format="%.2g")
             for name in (_("Median, %"), _("p90, %"), _("Bias, %"), _("within 10 %, %"))

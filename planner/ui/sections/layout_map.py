@@ -16,7 +16,7 @@ from planner.ui.figures.traffic import kinds, traffic_bars, traffic_heatmap
 from planner.ui.formula import Formula
 from planner.ui.i18n import _, ngettext
 from planner.ui.latex import num
-from planner.ui.numbers import count, duration, sig
+from planner.ui.numbers import NONE, count, duration, sig
 from planner.ui.sections.errors import message
 from planner.ui.sections.how import how
 from planner.ui.sections.layout_data import (
@@ -185,6 +185,7 @@ def _table(w: Workers, sent: tuple[Sent, ...]) -> None:
     st.dataframe(
         frame,
         hide_index=True,
+        placeholder=NONE,
         column_config={
             _("Communication"): st.column_config.TextColumn(width=190),
             _("fast, MiB"): number,

@@ -18,7 +18,7 @@ from planner.ui.figures.roofline import roofline
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import duration, percent, sig
+from planner.ui.numbers import NONE, duration, percent, sig
 from planner.ui.sections.how import how
 from planner.ui.sections.layout_data import OperatorPoint, default_copies, hot_experts, moe_of, operator_points
 from planner.ui.state import PREFIX
@@ -158,7 +158,9 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
             names=", ".join(bounds()[b] for b in dict.fromkeys(p.bound for p in points if p.bound)), gpu=device.name
         )
     )
-    st.dataframe(_frame(points), hide_index=True, column_config=_columns(), alt=_("Operators on the roofline"))
+    st.dataframe(
+        _frame(points), hide_index=True, placeholder=NONE, column_config=_columns(), alt=_("Operators on the roofline")
+    )
     largest = max(points, key=lambda p: p.ms)
     how(
         "layout.roofline",

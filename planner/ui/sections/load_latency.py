@@ -13,7 +13,7 @@ from planner.ui.figures.latency import by_budget, by_concurrency, by_share, dist
 from planner.ui.formula import Formula, in_flight
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import count, duration, percent, sig
+from planner.ui.numbers import NONE, count, duration, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means
@@ -34,7 +34,9 @@ def show_percentiles(subject: Subject) -> None:
         st.warning(
             _("This plan has means only: limits at a percentile were judged on the mean."), icon=":material/info:"
         )
-    st.dataframe(_frame(subject), hide_index=True, column_config=_columns(), alt=_("Latency by percentile"))
+    st.dataframe(
+        _frame(subject), hide_index=True, placeholder=NONE, column_config=_columns(), alt=_("Latency by percentile")
+    )
     metrics = [m for m in ("ttft_ms", "tbt_ms") if len(set(known(getattr(c, m))) - {"mean"}) > 1]
     for column, metric in zip(st.columns(max(len(metrics), 1), gap="medium"), metrics, strict=False):
         with column:

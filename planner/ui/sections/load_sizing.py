@@ -167,11 +167,11 @@ def _failure_frame(plans: tuple[FailurePlan, ...]) -> pd.DataFrame:
     """A column for each kind of failure, so that it fits a phone."""
     names, marks = failures(), {True: _("yes"), False: _("no"), None: "–"}
     rows: dict[str, list[str]] = {
-        _("Limits held without spares"): [marks[f.met_without_spares] for f in plans],
+        _("Limits hold as it is"): [marks[f.met_without_spares] for f in plans],
         _("Workers lost"): [count(f.lost_replicas) for f in plans],
-        _("First token after it, p99"): [duration(f.ttft_p99_ms) for f in plans],
-        _("Between tokens after it, p99"): [duration(f.tbt_p99_ms) for f in plans],
-        _("Spare workers for every limit"): [count(f.spare_replicas) for f in plans],
+        _("First token then, p99"): [duration(f.ttft_p99_ms) for f in plans],
+        _("Between tokens then, p99"): [duration(f.tbt_p99_ms) for f in plans],
+        _("Spare workers"): [count(f.spare_replicas) for f in plans],
     }
     if any(f.spare_prefill_workers is not None for f in plans):
         rows[_("Spare prefill workers")] = [count(f.spare_prefill_workers) for f in plans]
@@ -255,11 +255,11 @@ def _policy_frame(policy: AdmissionPolicy) -> pd.DataFrame:
     )
     rows = {
         _("Requests that run at once"): count(policy.max_sequences),
-        _("Tokens of one request, prompt and output"): count(policy.max_context_tokens),
-        _("Requests that may wait; one more is turned away"): count(policy.max_waiting),
-        _("Cache blocks are reserved for"): reserves()[policy.reserve],
-        _("Blocks kept free for growth"): percent(policy.watermark),
-        _("Blocks left to more urgent requests"): held or _("none"),
+        _("Tokens of one request"): count(policy.max_context_tokens),
+        _("Requests that may wait"): count(policy.max_waiting),
+        _("Cache is reserved for"): reserves()[policy.reserve],
+        _("Cache kept free for growth"): percent(policy.watermark),
+        _("Cache left to urgent ones"): held or _("none"),
     }
     return pd.DataFrame({_("One worker"): list(rows), _("Setting"): list(rows.values())})
 

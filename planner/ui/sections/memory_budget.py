@@ -15,7 +15,7 @@ from planner.ui.figures.memory_page import parameters_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _, ngettext
 from planner.ui.latex import num, text
-from planner.ui.numbers import count, gib, percent
+from planner.ui.numbers import NONE, count, gib, percent
 from planner.ui.sections.charts import billions
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import Share, parameter_shares, stage_budgets
@@ -45,6 +45,7 @@ def show(subject: Subject, w: Workers) -> None:
     st.dataframe(
         _frame(bars),
         hide_index=True,
+        placeholder=NONE,
         column_config={
             _("Term"): st.column_config.TextColumn(width=120),
             _("What it is"): st.column_config.TextColumn(width="large"),

@@ -11,7 +11,7 @@ from planner.ui.figures.memory_page import admission_bars, sequences_by_length
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import count, percent, sig
+from planner.ui.numbers import NONE, count, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import (
@@ -141,6 +141,7 @@ def _layers(layers: tuple[KvLayers, ...]) -> None:
     st.dataframe(
         table,
         hide_index=True,
+        placeholder=NONE,
         column_config={_("KiB per token"): number, _("MiB per sequence, fixed"): number},
         alt=_("Cache by kind of layer, on one GPU"),
     )

@@ -11,7 +11,7 @@ from planner.ui.figures.memory_page import precision_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import gib
+from planner.ui.numbers import NONE, gib
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import ClassRow, precision_rows
 from planner.ui.subject import Subject
@@ -89,11 +89,18 @@ def show(subject: Subject) -> None:
         ),
     }
     weights = tuple(r for r in rows if r.bytes)
-    st.dataframe(_frame(weights), hide_index=True, column_config=config, alt=_("Precision of weights by tensor class"))
+    st.dataframe(
+        _frame(weights),
+        hide_index=True,
+        placeholder=NONE,
+        column_config=config,
+        alt=_("Precision of weights by tensor class"),
+    )
     others = tuple(r for r in rows if not r.bytes)
     st.dataframe(
         _frame(others).drop(columns=[_("GiB"), _("Saved, GiB")]),
         hide_index=True,
+        placeholder=NONE,
         column_config=config,
         alt=_("Precision of the cache, activations and messages between experts"),
     )

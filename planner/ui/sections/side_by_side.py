@@ -67,6 +67,7 @@ def show(now: Plan) -> None:
             _("Right over left"): [_change(r.ratio) for r in rows],
         },
         hide_index=True,
+        placeholder=NONE,
         height="content",
     )
     _question(left, right)
@@ -145,6 +146,7 @@ def _table(rows: list[comparison.Difference]) -> None:
             _("Right"): [r[2] for r in rows],
         },
         hide_index=True,
+        placeholder=NONE,
         height="content",
     )
 

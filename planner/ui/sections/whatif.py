@@ -13,7 +13,7 @@ from planner.ui.answers import quiet_answer
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.sweep import metrics, sweep
 from planner.ui.i18n import _
-from planner.ui.numbers import percent
+from planner.ui.numbers import NONE, percent
 from planner.ui.sections import errors
 from planner.ui.sweep import MAX_POINTS, Point, Variable, points, popular, variables
 from planner.ui.text import plain, sentence
@@ -182,6 +182,7 @@ def _table(variable: Variable, found: list[Point]) -> None:
     picked = st.dataframe(
         frame(variable, found),
         hide_index=True,
+        placeholder=NONE,
         key=key,
         on_select="rerun",
         selection_mode="single-row",

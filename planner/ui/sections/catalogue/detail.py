@@ -15,8 +15,8 @@ from planner.catalog.spec_yaml import spec_to_yaml
 from planner.model.kv import kv_bytes_per_token
 from planner.model.parameters import count
 from planner.ui.i18n import _
+from planner.ui.numbers import NONE, sig
 from planner.ui.numbers import count as whole
-from planner.ui.numbers import sig
 from planner.ui.sections.catalogue.tables import attention_text, weights_text
 from planner.ui.text import plain
 
@@ -85,6 +85,7 @@ def hardware(kind: str, id: str, catalog: Catalog) -> None:
             _("Source"): [f.source for f in listed],
         },
         hide_index=True,
+        placeholder=NONE,
         height=min(38 + 35 * len(listed), 430),
     )
     _remarks(_("Other sources disagree"), entry.disagreements)
