@@ -50,7 +50,9 @@ class Settings:
     """Standard deviation of a generation's logarithms around its engine, in the order of NAMES."""
     tpot_spread: float
     ttft_spread: float
-    """Residual of a logarithm beyond which a run counts as an outlier."""
+    """Residual of a logarithm that counts as one standard deviation."""
+    outlier: float
+    """Standard deviations that a run's residual counts for at most."""
     nearest: Mapping[str, tuple[str, ...]]
     """Generations that stand in for one without runs, nearest first."""
 
@@ -68,7 +70,7 @@ def settings(directory: Path | None = None) -> Settings:
     folder = directory or data_root() / "hardware_db" / "efficiency"
     data = read_yaml(folder / "e2e_prior.yaml")
     family, kind = data["factors"]["family"], data["factors"]["type"]
-    rows = [data["coefficients"].get(name, family) for name in BASE]
+    rows = [*(data["coefficients"][key] for key in HOST_KEYS), *(family[f] for _ in PHASES for f in FAMILIES)]
     spreads = [row["generation_spread"] for row in rows] + [kind["spread"]] * len(TYPED)
     return Settings(
         prior=np.log([row["value"] for row in rows]),
@@ -76,6 +78,7 @@ def settings(directory: Path | None = None) -> Settings:
         generation_spread=np.array(spreads, dtype=float),
         tpot_spread=float(data["residuals"]["tpot"]),
         ttft_spread=float(data["residuals"]["ttft"]),
+        outlier=float(data["residuals"]["outlier"]),
         nearest=read_yaml(folder / "assumed.yaml")["nearest_generation"],
     )
 
@@ -114,7 +117,7 @@ def _fit_engine(terms: RunTerms, tpot_s: Array, ttft_s: Array, how: Settings, st
         loop = predict(terms, arrays(logs))
         tpot = (np.log(loop.tpot_s) - log_tpot)[has_tpot] / how.tpot_spread
         ttft = (np.log(loop.ttft_s) - log_ttft)[has_ttft] / how.ttft_spread
-        return np.concatenate([robust(tpot), robust(ttft)])
+        return np.concatenate([robust(tpot, how.outlier), robust(ttft, how.outlier)])
 
     def residuals(x: Array) -> Array:
         # The robust loss is applied to runs only, the priors' penalties stay plain squares.
@@ -149,9 +152,12 @@ def _fit_engine(terms: RunTerms, tpot_s: Array, ttft_s: Array, how: Settings, st
     return EngineFit(engine, dict(zip(generations, by_generation, strict=True)))
 
 
-def robust(z: Array) -> Array:
-    """Residuals whose squares are the Cauchy loss log(1 + z^2): z^2 for small z, growing like 2 log |z| far out."""
-    return np.asarray(np.sign(z) * np.sqrt(np.log1p(z * z)))
+def robust(z: Array, limit: float) -> Array:
+    """Residuals whose squares are z^2 / (1 + (z / limit)^2): z^2 for small z, ``limit``^2 far out (Geman-McClure).
+
+    A group of runs that are all off by far, because their record is, moves nothing.
+    """
+    return np.asarray(z / np.sqrt(1.0 + (z / limit) ** 2))
 
 
 def arrays(logs: Array) -> CoefficientArrays:

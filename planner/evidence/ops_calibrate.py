@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from planner.evidence.ops_fit import (
     cross_form,
     fit,
     gemm_form,
+    predict,
     shard_form,
 )
 from planner.evidence.ops_samples import ARTEFACT_ENGINE, ARTEFACT_TYPE, SOURCES, Sample, samples
@@ -36,6 +38,9 @@ TARGETS_MEDIAN_APE: Mapping[str, float] = {
 
 MULTICAST_GENERATIONS = ("hopper", "blackwell")
 ARTEFACT_LIMIT = 0.25
+SLOWER_THAN_16_BIT = 1.5
+"""Median of measured over 16-bit time beyond which an engine would not choose a narrow experts' kernel: it holds the
+16-bit one beside it. Every other measured pair lies below 1.3."""
 HEADER = "# Written by `planner calibrate ops`; edit measured/ or planner/evidence/ops_fit.py instead.\n"
 
 
@@ -68,13 +73,21 @@ def calibrate_ops(
             if _spans_nodes(sample):
                 borrowed = {k: one.coefficients[k] for k in ("cross_efficiency", "cross_floor_s")}
             fits.append(one)
+    left_out = [one for one in fits if _never_chosen(one, fits, resolve)]
+    fits = [one for one in fits if one not in left_out]
     if out_dir is not None and classes is None and accelerators is None:
-        write(fits, out_dir)
+        write(fits, out_dir, left_out)
     return fits
 
 
-def write(fits: Iterable[Fit], out_dir: Path) -> list[Path]:
-    """One YAML an accelerator, curves sorted by class, engine and data type."""
+def write(fits: Iterable[Fit], out_dir: Path, left_out: Iterable[Fit] = ()) -> list[Path]:
+    """One YAML an accelerator, curves sorted by class, engine and data type; ``left_out`` are only named."""
+    unused: dict[str, list[dict[str, Any]]] = {}
+    for one in left_out:
+        sample = one.sample
+        named = {"op": sample.op, "engine": sample.engine, "dtype": sample.dtype, "kernel": sample.kernel}
+        reason = f"over {SLOWER_THAN_16_BIT} times the time of this engine's 16-bit kernel on the same rows"
+        unused.setdefault(sample.gpu, []).append(named | {"points": len(sample.seconds), "reason": reason})
     by_gpu: dict[str, list[Fit]] = {}
     for one in fits:
         by_gpu.setdefault(one.sample.gpu, []).append(one)
@@ -82,10 +95,11 @@ def write(fits: Iterable[Fit], out_dir: Path) -> list[Path]:
     paths = []
     for gpu, group in sorted(by_gpu.items()):
         group.sort(key=lambda f: (f.sample.op, f.sample.engine, f.sample.dtype))
-        text = yaml.safe_dump(
-            {"accelerator": gpu, "source": TABLES_SOURCE, "date": TABLES_DATE, "curves": [entry(f) for f in group]},
-            sort_keys=False, width=110, allow_unicode=True,
-        )  # fmt: skip
+        document: dict[str, Any] = {"accelerator": gpu, "source": TABLES_SOURCE, "date": TABLES_DATE}
+        if gpu in unused:
+            document["left_out"] = unused[gpu]
+        document["curves"] = [entry(f) for f in group]
+        text = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
         path = out_dir / f"{gpu}.yaml"
         path.write_text(HEADER + text, encoding="utf-8")
         paths.append(path)
@@ -180,6 +194,29 @@ def _form(sample: Sample, device: Device, rules: Mapping[str, Any], borrowed: Ma
         form = FORMS["send"]
         return Form(form.operator, form.unknowns, rules["cross_domain"]["send"], form.exponents)
     return FORMS["moe_deepep" if op.startswith("moe_deepep") else op]
+
+
+def _never_chosen(one: Fit, fits: Iterable[Fit], resolve: Mapping[str, Device]) -> bool:
+    """Whether a kernel for narrow experts is slower by far than the same engine's 16-bit one on the same rows.
+
+    Its rows measured something else than what runs (a kernel without a tuned tile, as vLLM's per-tensor fp8 on Hopper
+    at an eighth of the memory bandwidth, where the block-scaled kernel of the same library reaches 0.95).
+    """
+    sample = one.sample
+    if sample.op != "moe" or sample.dtype == "bf16":
+        return False
+    same = (f for f in fits if (f.sample.op, f.sample.gpu, f.sample.engine) == ("moe", sample.gpu, sample.engine))
+    wide = next((f for f in same if f.sample.dtype == "bf16"), None)
+    if wide is None:
+        return False
+    times = predict(
+        replace(wide.sample, inputs=sample.inputs, seconds=sample.seconds),
+        wide.form,
+        resolve[sample.gpu],
+        _dtype(fallback_rules(), wide.sample),
+        wide.coefficients,
+    )
+    return bool(np.median(sample.seconds / times) > SLOWER_THAN_16_BIT)
 
 
 def _artefact(sample: Sample) -> bool:

@@ -208,8 +208,9 @@ def _evaluator(
             coefficients={**fixed, **unknown}, peak_flops=device.peak(compute), mem_bw=device.mem_bw,
             link_bw=device.link_bw if device.link_bw is not None else device.pcie_bw, nic_bw=device.nic_bw,
             weight_bytes=float(dtype["weight_bytes"]), activation_bytes=float(dtype["activation_bytes"]),
-            from_accelerator=device.id, extrapolated=False, points=len(sample.seconds), median_ape=0.0, p90_ape=0.0,
-            bias=0.0, spread=0.0, status="measured", source="", note="",
+            from_accelerator=device.id, extrapolated=False, beyond_runs=False,
+            points=len(sample.seconds), median_ape=0.0, p90_ape=0.0, bias=0.0, spread=0.0, status="measured",
+            source="", note="",
         )  # fmt: skip
         return np.asarray(operator(curve, **sample.inputs))
 

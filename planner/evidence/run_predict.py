@@ -19,14 +19,21 @@ from planner.serving.closed_loop import LoopTimes, aggregated, disaggregated
 
 Array = NDArray[np.float64]
 
+EXPERTS = [i for i, (family, _) in enumerate(COLUMNS) if family == "experts"]
+REST = [i for i, (family, _) in enumerate(COLUMNS) if family != "experts"]
+
 
 @dataclass(frozen=True)
 class PhaseTerms:
     """One kind of step of n runs: operator seconds by COLUMNS (n, F) at unit factors, and what host time multiplies."""
 
     operators: Array
+    expert_stream: Array
+    """What routed experts take at least (planner.roofline.step.StepTimes.expert_stream)."""
     other: Array
     layers: Array
+    kernel_layers: Array
+    """Layers counted by their small kernels (planner.roofline.step_ops.kernel_layers)."""
     moe_layers: Array
     stages: Array
     sequences: Array
@@ -93,7 +100,7 @@ def concatenate(parts: Sequence[RunTerms]) -> RunTerms:
 def _nothing() -> RunTerms:
     """Terms of no run at all."""
     empty = np.zeros(0)
-    phase = PhaseTerms(np.zeros((0, len(COLUMNS))), empty, empty, empty, empty, empty)
+    phase = PhaseTerms(np.zeros((0, len(COLUMNS))), *(empty,) * (len(fields(PhaseTerms)) - 1))
     special: dict[str, Any] = {
         "rows": np.zeros(0, dtype=np.int64),
         "decode": phase,
@@ -112,9 +119,12 @@ def breakdown(terms: RunTerms, coefficients: CoefficientArrays) -> dict[str, Arr
     c = coefficients
     out: dict[str, Array] = {}
     for name, phase, factors in (("decode", terms.decode, c.decode), ("prefill", terms.prefill, c.prefill)):
+        timed = phase.operators * factors
+        experts = timed[:, EXPERTS].sum(axis=1)
+        timed[:, EXPERTS] *= np.maximum(phase.expert_stream / np.maximum(experts, 1e-300), 1.0)[:, None]
         for i in range(len(COLUMNS)):
             if phase.operators[:, i].any():
-                out[f"{name}_{factor_key(i)}"] = phase.operators[:, i] * factors[:, i]
+                out[f"{name}_{factor_key(i)}"] = timed[:, i]
         out[f"{name}_small_kernels"] = _small_kernels_s(phase, c) + phase.other
     total = {name: sum(v for k, v in out.items() if k.startswith(name)) for name in ("decode", "prefill")}
     out["decode_host"] = decode_step_s(terms.decode, c) - total["decode"]
@@ -189,9 +199,10 @@ def prefill_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
 
 
 def _operators_s(phase: PhaseTerms, factors: Array, c: CoefficientArrays) -> Array:
-    operators = np.einsum("nf,nf->n", phase.operators, factors)
-    return np.asarray(operators + phase.other + _small_kernels_s(phase, c))
+    timed = phase.operators * factors
+    experts = np.maximum(timed[:, EXPERTS].sum(axis=1), phase.expert_stream)
+    return np.asarray(timed[:, REST].sum(axis=1) + experts + phase.other + _small_kernels_s(phase, c))
 
 
 def _small_kernels_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
-    return np.asarray(phase.layers * c.layer_overhead_s + phase.moe_layers * c.moe_layer_overhead_s)
+    return np.asarray(phase.kernel_layers * c.layer_overhead_s + phase.moe_layers * c.moe_layer_overhead_s)

@@ -57,6 +57,9 @@ class ReadingRules:
     formats: Mapping[str, str]
     block_scaled: str
     nvfp4_moe_linear: Mapping[str, str]
+    block_scaled_checkpoints: frozenset[str]
+    """Hugging Face ids, in lower case, whose name stands for another checkpoint than their architecture's first."""
+    expert_kernels: Sequence[Mapping[str, str]]
     benches: Mapping[str, BenchRules]
 
     def bench_of(self, label: str, tokens_in: float, tokens_out: float) -> str:
@@ -65,12 +68,27 @@ class ReadingRules:
             label = next((name for name, b in self.benches.items() if b.claims(tokens_in, tokens_out)), label)
         return label if label in self.benches else "other"
 
+    def expert_kernel(self, engine: str, version: str, generation: str, number_format: str) -> str:
+        """Class of the curve of experts in ``number_format`` in a version of an engine (StepContext.expert_kernel)."""
+        given = {"engine": engine, "generation": generation, "format": number_format}
+        for rule in self.expert_kernels:
+            if version.startswith(rule["version"]) and all(rule[k] == v for k, v in given.items()):
+                return rule["curve"]
+        return "moe"
+
 
 def reading_rules(directory: Path | None = None) -> ReadingRules:
     """The shipped rules, or those in ``directory``."""
     data = read_yaml((directory or data_root() / "hardware_db" / "efficiency") / "runs.yaml")
     benches = {name: BenchRules(**values) for name, values in data["benches"].items()}
-    return ReadingRules(data["precision"], data["block_scaled"], data["nvfp4_moe_linear"], benches)
+    return ReadingRules(
+        data["precision"],
+        data["block_scaled"],
+        data["nvfp4_moe_linear"],
+        frozenset(data["block_scaled_checkpoints"]),
+        data["expert_kernels"],
+        benches,
+    )
 
 
 _VARIANT = re.compile(
@@ -111,10 +129,13 @@ def unreadable(runs: Runs, row: int) -> str | None:
     return None
 
 
-def precision_of(spec: ModelSpec, linear: str, moe: str, kv: str, rules: ReadingRules) -> PrecisionPlan:
-    """Formats of a run: the checkpoint's, changed to what the run records."""
+def precision_of(
+    spec: ModelSpec, linear: str, moe: str, kv: str, rules: ReadingRules, model: str = ""
+) -> PrecisionPlan:
+    """Formats of a run of ``model``: the checkpoint's, changed to what the run records."""
     plan = PrecisionPlan.from_checkpoint(spec)
     blocks = rules.block_scaled in (plan.attention, plan.routed_experts, plan.dense_mlp)
+    blocks = blocks or model.lower() in rules.block_scaled_checkpoints
     changes: dict[str, str] = {"kv": kv}
     if linear:
         dense = dict.fromkeys(("attention", "dense_mlp", "shared_experts"), _format(linear, blocks, rules))

@@ -36,9 +36,18 @@ from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
 from planner.layout.legality import require_possible
 from planner.memory.budget import memory_budget
-from planner.roofline.coefficients import COLUMNS, column_of, unit_coefficients
+from planner.roofline.coefficients import COLUMNS, column_of, default_expert_skew, unit_coefficients
 from planner.roofline.program import program
-from planner.roofline.step import FAMILY_OF_TERM, StepContext, StepTimes, StepWork, number_format, step_times
+from planner.roofline.step import (
+    FAMILY_OF_TERM,
+    StepContext,
+    StepTimes,
+    StepWork,
+    dispatched_as_measured,
+    kernel_layers,
+    number_format,
+    step_times,
+)
 from planner.serving.worker import (
     Scheduling,
     Traffic,
@@ -129,24 +138,27 @@ def _group_terms(
     accelerator = catalog.accelerator(gpu)
     here = device(accelerator)
     bench = rules.benches[bench_name]
-    precision = precision_of(spec, linear, moe, bench.kv_format(linear, moe, engine, accelerator.arch), rules)
+    precision = precision_of(spec, linear, moe, bench.kv_format(linear, moe, engine, accelerator.arch), rules, model)
     ctx = StepContext(
         program=program(spec),
         precision=precision,
         curves=curves(here, engine),
         coefficients=unit_coefficients(),
         domain=accelerator.scale_up.domain_size or 1,
-        expert_skew=0.0,
+        expert_skew=default_expert_skew(),
+        expert_kernel=rules.expert_kernel(engine, version, accelerator.arch, precision.routed_experts),
     )
+    options = bench.engine_options(engine, accelerator.arch)
+    waiting = 0.0 if linear else float(options.get("waiting_if_format_unstated", 0.0))
     traffic = Traffic(
         runs["input_tokens"][rows] * bench.length_share,
         runs["output_tokens"][rows] * bench.length_share,
         fixed_lengths=bench.fixed_lengths,
-        returning_together=bench.returning_together,
+        # A request that waits for a slot takes each as it comes free: they do not return in groups.
+        returning_together=1.0 if waiting else bench.returning_together,
     )
     scheduler = scheduler_spec(catalog, engine)
-    options = bench.engine_options(engine, accelerator.arch)
-    common = _Common(runs, rows, ctx, spec, here, engine, version, traffic, scheduler, options)
+    common = _Common(runs, rows, ctx, spec, here, engine, version, traffic, scheduler, options, waiting)
     build = _aggregated if serving == "agg" else _disaggregated
     return replace(
         build(common),
@@ -169,6 +181,8 @@ class _Common:
     traffic: Traffic
     scheduler: SchedulerSpec
     options: Mapping[str, float]
+    waiting: float
+    """Requests that the client keeps in flight beyond the recorded ones, which fill the batch."""
 
     def terms(self, **known: Any) -> RunTerms:
         """Terms of these rows; what an aggregated deployment does not have is neutral."""
@@ -258,11 +272,27 @@ def _phase(times: StepTimes, layouts: Layouts, work: StepWork, ctx: StepContext)
             other += times.exposed[term]
         else:
             operators[:, column_of(family, number_format(ctx.precision, term))] += times.exposed[term]
+    _, deepep = _flags(layouts, ctx)
+    # The experts' factor speaks of fused kernels; the others count as they were measured.
+    dispatched = bool(ctx.program.moes) and dispatched_as_measured(ctx, work.has_prefill)
+    as_measured = (deepep & dispatched) | (ctx.expert_kernel != "moe")
+    stream = np.where(as_measured, 0.0, times.expert_stream)
+    if np.any(as_measured):
+        plain = np.where(as_measured, times.exposed["routed_experts"], 0.0)
+        operators[:, column_of("experts", number_format(ctx.precision, "routed_experts"))] -= plain
+        other += plain
     sequences = work.decode_seqs if work.prefill_seqs is None else work.decode_seqs + work.prefill_seqs
     layers = np.full(n, float(ctx.program.layers))
     moe_layers = np.full(n, float(ctx.program.moe_layers))
     return PhaseTerms(
-        operators, other, layers, moe_layers, layouts.pp.astype(float), np.asarray(sequences, dtype=float)
+        operators,
+        stream,
+        other,
+        layers,
+        np.full(n, kernel_layers(ctx)),
+        moe_layers,
+        layouts.pp.astype(float),
+        np.asarray(sequences, dtype=float),
     )
 
 
@@ -273,7 +303,8 @@ def _flags(layouts: Layouts, ctx: StepContext) -> tuple[NDArray[np.bool_], NDArr
 def _aggregated(c: _Common) -> RunTerms:
     layouts = c.layouts()
     concurrency = c.runs["concurrency"][c.rows]
-    slots = c.slots(layouts, concurrency)
+    slots = np.minimum(c.slots(layouts, concurrency), concurrency)
+    concurrency = concurrency + c.waiting
     flags = _flags(layouts, c.ctx)
     scheduling = Scheduling(c.budget, c.scheduler.policy == "prefill_first", *flags, poll_steps=c.poll_steps(layouts))
     steps = aggregated_steps(layouts, concurrency, slots, c.traffic, scheduling)

@@ -96,10 +96,10 @@ class CurveSet:
         family = rules["classes"][op]["types"]
         if dtype not in rules["types"][family]:
             raise UnknownNameError(f"data type of {op}", dtype, rules["types"][family])
-        accelerators = self._accelerators(op)
-        for accelerator, why_accelerator, accelerator_factor in accelerators:
+        candidates = rules["types"][family][dtype]
+        for (accelerator, why_accelerator, accelerator_factor), allowed in self._stages(op, candidates):
             table = _curves_of(str(self._directory / f"{accelerator}.yaml"))
-            for candidate, engine in self._choices(op, rules["types"][family][dtype]):
+            for candidate, engine in self._choices(op, allowed):
                 entry = table.get((op, engine, candidate["curve"]))
                 if entry is None:
                     continue
@@ -118,6 +118,20 @@ class CurveSet:
         raise InputError(
             f"{op} of {dtype} on {self.device.id}", self.engine, "no measured curve, nor one that may stand in"
         )
+
+    def _stages(
+        self, op: str, candidates: list[Mapping[str, Any]]
+    ) -> Iterator[tuple[tuple[str, str, float], list[Mapping[str, Any]]]]:
+        """Accelerators and the data types to look for there, nearest first.
+
+        Where nothing was measured on the device itself, a neighbour with curves of a type that the device computes in
+        goes before a nearer one without: 4-bit tensor cores tell more about a kernel than the kind of memory.
+        """
+        accelerators = self._accelerators(op)
+        own = [c for c in candidates if not c.get("why") and str(c["compute"]) in self.device.peak_flops]
+        if own and all(why for _, why, _ in accelerators):
+            yield from ((accelerator, own) for accelerator in accelerators)
+        yield from ((accelerator, candidates) for accelerator in accelerators)
 
     def _choices(self, op: str, candidates: list[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
         """(data type, engine) pairs to try on one accelerator, nearest first."""

@@ -73,6 +73,10 @@ class StepCoefficients:
     """Host time to launch a layer's kernels one by one: the least time of a layer where no CUDA graph is replayed."""
     launch_moe_layer_s: float
     """Further launch time of a layer with routed experts."""
+    qk_norm_kernels: float
+    latent_kernels: float
+    linear_attention_kernels: float
+    """Further small kernels of a layer with norms of queries and keys, latent or linear attention, in a plain one's."""
     elementwise_passes: float
     """Reads and writes of the hidden state by those small kernels, per layer."""
     stream_efficiency: float
@@ -147,6 +151,9 @@ def coefficients_from(
         decode_factors=tuple(values["decode"][_key(*column)] for column in COLUMNS),
         prefill_factors=tuple(values["prefill"][_key(*column)] for column in COLUMNS),
         marks=tuple(marks),
+        qk_norm_kernels=_assumed(assumed, "qk_norm_kernels"),
+        latent_kernels=_assumed(assumed, "latent_kernels"),
+        linear_attention_kernels=_assumed(assumed, "linear_attention_kernels"),
         elementwise_passes=_assumed(assumed, "elementwise_passes"),
         stream_efficiency=_assumed(assumed, "stream_efficiency"),
         scan_efficiency=_assumed(assumed, "scan_efficiency"),

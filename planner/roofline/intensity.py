@@ -124,7 +124,7 @@ def _experts(ctx: StepContext, moe: MoeOp, group_tokens: Array, layouts: Layouts
     spec, hidden = moe.spec, float(ctx.program.hidden)
     inter = spec.expert_intermediate_size / layouts.moe_tp
     rows = group_tokens * spec.experts_per_token / layouts.ep
-    touched = touched_experts(group_tokens, spec.experts, spec.experts_per_token) / layouts.ep
+    touched = touched_experts(group_tokens, spec.experts, spec.experts_per_token, ctx.expert_skew) / layouts.ep
     weights = FORMATS[ctx.precision.routed_experts].bytes_per_value
     matrices = MATRICES_OF_AN_EXPERT * hidden * inter
     moved = touched * matrices * weights + rows * (2.0 * hidden + MATRICES_OF_AN_EXPERT * inter) * ACTIVATION_BYTES

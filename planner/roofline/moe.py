@@ -17,19 +17,50 @@ from planner.arrays import distinct_rows
 
 Array = NDArray[np.float64]
 
+QUADRATURE_NODES = 96
+GRID_POINTS = 1024
 
-def touched_experts(tokens: ArrayLike, experts: ArrayLike, topk: ArrayLike) -> Array:
-    """Expected number of distinct experts that ``tokens`` reach: E (1 - (1 - k/E)^T), routing taken as uniform.
+
+def touched_share(
+    tokens: ArrayLike, experts: ArrayLike, topk: ArrayLike, skew_cv: float = 0.0, load: ArrayLike = 1.0
+) -> Array:
+    """Part of a rank's experts that ``tokens`` of its group reach, 0 to 1; all broadcast.
+
+    Even popularity: 1 - (1 - load k/E)^T. With lognormal popularity w (mean 1, ``skew_cv``) a token picks an expert
+    with probability 1 - exp(-lambda w), lambda such that it picks k in all; so 1 - E[exp(-lambda w load T)].
+    ``load``: tokens of this rank over the mean of the ranks.
+    """
+    t, rate = np.asarray(tokens, dtype=float), np.asarray(load, dtype=float)
+    pick = np.minimum(np.asarray(topk, dtype=float) / np.asarray(experts, dtype=float), 1.0 - 1e-12)
+    if skew_cv <= 0.0:
+        return np.asarray(-np.expm1(t * np.log1p(-np.minimum(rate * pick, 1.0 - 1e-12))))
+    logs, share = _reach(float(skew_cv))
+    per_token = np.interp(pick, share, logs)
+    return np.asarray(np.interp(np.log(np.maximum(t * rate, 1e-300)) + per_token, logs, share))
+
+
+@lru_cache(maxsize=64)
+def _reach(skew_cv: float) -> tuple[Array, Array]:
+    """(log x, 1 - E[exp(-x w)]) of a lognormal w with mean 1 on a grid of x, by Gauss-Hermite quadrature."""
+    sigma = np.sqrt(np.log1p(skew_cv**2))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
+    popularity = np.exp(sigma * nodes - 0.5 * sigma**2)
+    logs = np.linspace(np.log(1e-6), np.log(1e8), GRID_POINTS)
+    missed = -np.expm1(-np.exp(logs)[:, None] * popularity)
+    share = missed @ weights / weights.sum()
+    return logs, np.minimum(np.maximum.accumulate(share), 1.0)
+
+
+def touched_experts(tokens: ArrayLike, experts: ArrayLike, topk: ArrayLike, skew_cv: float = 0.0) -> Array:
+    """Expected number of distinct experts that ``tokens`` reach (:func:`touched_share` of all of them).
 
     ``tokens``, ``experts`` and ``topk`` broadcast; returns experts (dimensionless).
     """
-    e = np.asarray(experts, dtype=float)
-    miss = np.log1p(-np.minimum(np.asarray(topk, dtype=float) / e, 1.0 - 1e-12))
-    return e * -np.expm1(np.asarray(tokens, dtype=float) * miss)
+    return np.asarray(np.asarray(experts, dtype=float) * touched_share(tokens, experts, topk, skew_cv))
 
 
 def tokens_per_expert(tokens: ArrayLike, experts: ArrayLike, topk: ArrayLike) -> Array:
-    """Mean number of tokens in a touched expert's GEMM (its m): T k / touched."""
+    """Mean number of tokens in a touched expert's GEMM (its m), even popularity: T k / touched."""
     touched = touched_experts(tokens, experts, topk)
     return np.asarray(tokens, dtype=float) * np.asarray(topk, dtype=float) / np.maximum(touched, 1e-12)
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.hardware.curves import Curve
+from planner.roofline.moe import touched_share
 from planner.roofline.op_common import Array, as_array, smooth_max
 from planner.roofline.op_dense import OUTPUT_BYTES
 
@@ -41,18 +42,23 @@ def grouped_gemm_rank(
 
 
 def rank_load(
-    tokens: ArrayLike, topk: ArrayLike, experts: ArrayLike, ep: ArrayLike, load: ArrayLike = 1.0
+    tokens: ArrayLike,
+    topk: ArrayLike,
+    experts: ArrayLike,
+    ep: ArrayLike,
+    load: ArrayLike = 1.0,
+    skew_cv: float = 0.0,
 ) -> tuple[Array, Array]:
     """(pairs, touched experts) of the rank that carries ``load`` times the mean of its EP group.
 
-    ``tokens`` over the whole EP group. An expert of that rank is met by a token with probability load · k / E, so of
-    its E / ep experts a batch touches E/ep · (1 − (1 − load·k/E)^T).
+    ``tokens`` over the whole EP group. An expert of that rank is met by a token with probability load · k / E on
+    average; which share of its E / ep experts a batch touches follows from their popularity
+    (:func:`planner.roofline.moe.touched_share`).
     """
     t, k, e, r = as_array(tokens), as_array(topk), as_array(experts), as_array(ep)
-    share = np.minimum(as_array(load) * k / e, 1.0)
     held = e / r
-    touched = held * -np.expm1(t * np.log1p(-np.minimum(share, 1.0 - 1e-12)))
-    return t * share * held, touched
+    pairs = t * np.minimum(as_array(load) * k / e, 1.0) * held
+    return pairs, held * touched_share(t, e, k, skew_cv, load)
 
 
 def grouped_gemm(
@@ -66,13 +72,15 @@ def grouped_gemm(
     ep: ArrayLike,
     load: ArrayLike = 1.0,
     matrices: ArrayLike = GATED_MATRICES,
+    skew_cv: float = 0.0,
 ) -> Array:
     """Seconds of the expert GEMMs on the rank with ``load`` (max / mean of tokens per EP rank) times the mean.
 
     ``tokens`` over the whole EP group (as in the measurements), ``inter`` the expert's full width. Curves of class
     ``moe`` gather all tokens on each rank; the ``moe_deepep_*`` ones receive only their own (``gathers`` says which).
+    ``skew_cv``: coefficient of variation of the experts' popularity.
     """
-    pairs, touched = rank_load(tokens, topk, experts, ep, load)
+    pairs, touched = rank_load(tokens, topk, experts, ep, load, skew_cv)
     routed = as_array(tokens) * as_array(topk) if curve["gathers"] else None
     width = as_array(inter) / as_array(moe_tp)
     return grouped_gemm_rank(curve, pairs, touched, hidden, width, matrices, routed)

@@ -29,9 +29,10 @@ from planner.roofline.op_collectives import (
 )
 from planner.roofline.op_common import smooth_max
 from planner.roofline.op_dense import gemm, mla_bmm
-from planner.roofline.op_moe import grouped_gemm, grouped_gemm_rank, rank_load
+from planner.roofline.op_moe import GATED_MATRICES, grouped_gemm, grouped_gemm_rank, rank_load
 
 __all__ = [
+    "GATED_MATRICES",
     "all_gather",
     "all_reduce",
     "all_to_all",

@@ -25,6 +25,7 @@ from planner.roofline.step_ops import (
     exchange_s,
     experts_s,
     gemm_s,
+    kernel_layers,
     pipeline_s,
 )
 from planner.roofline.step_work import Batch, StepContext, StepWork
@@ -38,7 +39,9 @@ __all__ = [
     "StepContext",
     "StepTimes",
     "StepWork",
+    "dispatched_as_measured",
     "dispatched_expert_curve",
+    "kernel_layers",
     "launch_excess",
     "number_format",
     "step_times",
@@ -94,6 +97,9 @@ class StepTimes:
 
     exposed: dict[str, Array]
     hidden: dict[str, Array] = field(default_factory=dict)
+    expert_stream: Array | float = 0.0
+    """Of the routed experts, streaming the touched weights once at full bandwidth: they take no less, whatever the
+    calibrated factor."""
 
     @property
     def total(self) -> Array:
@@ -125,9 +131,12 @@ def step_times(
     raw["collectives"] = collectives * (ctx.program.layers + ctx.program.dense_layers)
     raw["dispatch"] = np.zeros(len(layouts))
     raw["combine"] = np.zeros(len(layouts))
+    expert_stream = np.zeros(len(layouts))
     for moe in ctx.program.moes:
         group = np.where(layouts.attention_dp > 1, batch.group_tokens(layouts), batch.tokens)
-        raw["routed_experts"] += experts_s(ctx, moe, group, layouts, deepep, work.has_prefill) * moe.layers
+        experts, stream = experts_s(ctx, moe, group, layouts, deepep, work.has_prefill)
+        raw["routed_experts"] += experts * moe.layers
+        expert_stream = expert_stream + stream * (repeat * moe.layers)
         dispatch, combine = exchange_s(ctx, moe, group, layouts, deepep, work.has_prefill)
         raw["dispatch"] += dispatch * moe.layers
         raw["combine"] += combine * moe.layers
@@ -135,17 +144,28 @@ def step_times(
     raw["pp_send"] = pipeline_s(ctx, batch, layouts)
 
     timed = {name: value * (repeat * term_factor(ctx, name, work.has_prefill)) for name, value in raw.items()}
+    if ctx.program.moes and np.any(deepep) and dispatched_as_measured(ctx, work.has_prefill):
+        timed["routed_experts"] = np.where(deepep, raw["routed_experts"] * repeat, timed["routed_experts"])
+    timed["routed_experts"] = np.maximum(timed["routed_experts"], expert_stream)
     hidden = _overlap(ctx, timed, two_batch, deepep, work.has_prefill)
     timed["host"] = _host(ctx, work, layouts, timed)
-    return StepTimes(timed, hidden)
+    return StepTimes(timed, hidden, expert_stream)
 
 
 def term_factor(ctx: StepContext, term: str, has_prefill: bool) -> float:
     """Calibrated factor on a term's operator times."""
     family = FAMILY_OF_TERM[term]
-    if family == "other":
+    if family == "other" or (family == "experts" and ctx.expert_kernel != "moe"):
         return 1.0
     return ctx.coefficients.factor(has_prefill, family, number_format(ctx.precision, term))
+
+
+def dispatched_as_measured(ctx: StepContext, has_prefill: bool) -> bool:
+    """Whether experts behind a dispatch take the time that their own kernel was measured at, without a factor.
+
+    No calibrated run dispatches point to point: their factor speaks of the fused kernels alone.
+    """
+    return dispatched_expert_curve(ctx, has_prefill).op != "moe"
 
 
 def number_format(precision: PrecisionPlan, term: str) -> str:

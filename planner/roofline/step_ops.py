@@ -108,11 +108,28 @@ def _linear_attention(ctx: StepContext, spec: LinearAttention, batch: Batch, tp:
     return np.asarray(time)
 
 
+def kernel_layers(ctx: StepContext) -> float:
+    """Layers, counted by their small kernels: one with a plain attention counts as one."""
+    c = ctx.coefficients
+    total = 0.0
+    for attention in ctx.program.attentions:
+        spec = attention.spec
+        extra = 0.0
+        if isinstance(spec, MlaAttention):
+            extra = c.latent_kernels
+        elif isinstance(spec, LinearAttention):
+            extra = c.linear_attention_kernels
+        elif spec.qk_norm != "none":
+            extra = c.qk_norm_kernels
+        total += attention.layers * (1.0 + extra)
+    return total
+
+
 def elementwise_s(ctx: StepContext, batch: Batch) -> Array:
     """Norms, rotary embedding, activation, quantisation of all layers, and the routing kernels of those with experts:
     launches plus streams of the hidden state."""
     c, program = ctx.coefficients, ctx.program
-    launches = c.layer_overhead_s * program.layers + c.moe_layer_overhead_s * program.moe_layers
+    launches = c.layer_overhead_s * kernel_layers(ctx) + c.moe_layer_overhead_s * program.moe_layers
     moved = batch.tokens * (program.hidden * program.layers * c.elementwise_passes * 2.0)
     return np.asarray(launches + moved / (c.stream_efficiency * ctx.curves.device.mem_bw))
 
@@ -132,8 +149,8 @@ def experts_s(
     layouts: Layouts,
     deepep: NDArray[np.bool_],
     has_prefill: bool,
-) -> Array:
-    """Seconds of one layer's grouped GEMMs on the hottest rank.
+) -> tuple[Array, Array]:
+    """Seconds of one layer's grouped GEMMs on the hottest rank, and of streaming its touched experts' weights once.
 
     Behind a point-to-point dispatch a rank sees only its own tokens, and kernels of their own run there; elsewhere a
     fused kernel sorts the tokens of the whole group.
@@ -148,27 +165,27 @@ def experts_s(
         ctx.expert_skew,
         ctx.coefficients.placement_residual,
     )
+    pairs, touched = op.rank_load(
+        group_tokens, spec.experts_per_token, spec.experts, layouts.ep, load, ctx.expert_skew
+    )
+    routed = group_tokens * spec.experts_per_token
+    width = spec.expert_intermediate_size / layouts.moe_tp.astype(float)
+    matrix = ctx.program.hidden * op.GATED_MATRICES
+    time, stream = np.empty(len(layouts)), np.empty(len(layouts))
 
-    def seconds(curve: Curve, rows: NDArray[np.int64]) -> Array:
-        return op.grouped_gemm(
-            curve,
-            group_tokens[rows],
-            ctx.program.hidden,
-            spec.expert_intermediate_size,
-            spec.experts_per_token,
-            spec.experts,
-            layouts.moe_tp[rows],
-            layouts.ep[rows],
-            load[rows],
+    def evaluate(curve: Curve, rows: NDArray[np.int64]) -> None:
+        sorted_rows = routed[rows] if curve["gathers"] else None
+        time[rows] = op.grouped_gemm_rank(
+            curve, pairs[rows], touched[rows], ctx.program.hidden, width[rows], routed=sorted_rows
         )
+        stream[rows] = touched[rows] * width[rows] * (matrix * curve.weight_bytes / curve.mem_bw)
 
-    time = np.empty(len(layouts))
     direct, gathered = np.flatnonzero(deepep), np.flatnonzero(~deepep)
     if gathered.size:
-        time[gathered] = seconds(ctx.curves.get("moe", ctx.precision.routed_experts), gathered)
+        evaluate(ctx.curves.get(ctx.expert_kernel, ctx.precision.routed_experts), gathered)
     if direct.size:
-        time[direct] = seconds(dispatched_expert_curve(ctx, has_prefill), direct)
-    return time
+        evaluate(dispatched_expert_curve(ctx, has_prefill), direct)
+    return time, stream
 
 
 def dispatched_expert_curve(ctx: StepContext, has_prefill: bool) -> Curve:

@@ -29,6 +29,8 @@ class StepContext:
     expert_skew: float
     """Coefficient of variation of expert popularity (planner.roofline.moe)."""
     cuda_graphs: bool = True
+    expert_kernel: str = "moe"
+    """Curve of the experts where no tokens are dispatched point to point."""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ def placement_effect(
             layout.moe_tp[0],
             ep,
             np.minimum(imbalance + even - 1.0, ep),
+            skew_cv=ctx.expert_skew,
         )
         return float(np.mean(times)) * layers
 

@@ -63,13 +63,14 @@ def test_fit_recovers_known_coefficients(cat: Catalog) -> None:
     again = predict(some, found)
     # The priors pull a little; what is predicted must come back, not every coefficient alone.
     assert float(np.median(np.abs(np.log(again.tpot_s / made.tpot_s)))) < 0.01
-    assert float(np.median(np.abs(np.log(again.ttft_s / made.ttft_s)))) < 0.02
+    assert float(np.median(np.abs(np.log(again.ttft_s / made.ttft_s)))) < 0.03
 
 
-def test_a_wild_run_hardly_moves_the_loss() -> None:
-    assert float(robust(np.array([0.1]))[0]) == pytest.approx(0.1, rel=0.01)
-    assert float(robust(np.array([100.0]))[0]) < 3.1
-    assert float(robust(np.array([-5.0]))[0]) < 0
+def test_a_wild_run_does_not_move_the_loss() -> None:
+    assert float(robust(np.array([0.1]), 3.0)[0]) == pytest.approx(0.1, rel=0.01)
+    far, farther = robust(np.array([-50.0, -500.0]), 3.0)
+    assert far == pytest.approx(-3.0, rel=0.01)
+    assert farther == pytest.approx(far, rel=0.01)
 
 
 def test_coefficients_are_positive() -> None:

@@ -83,3 +83,13 @@ def test_a_part_can_be_fitted_alone_and_writes_nothing(fits: list[Fit], tmp_path
     assert not list(tmp_path.iterdir())
     whole = next(f for f in fits if (f.sample.op, f.sample.gpu) == ("send", "h200-sxm"))
     assert part[0].coefficients == whole.coefficients
+
+
+def test_narrow_experts_that_no_engine_would_choose_are_named_not_used() -> None:
+    path = Path(__file__).resolve().parents[2] / "hardware_db" / "efficiency" / "ops" / "h200-sxm.yaml"
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert [(e["op"], e["engine"], e["dtype"]) for e in written["left_out"]] == [("moe", "vllm", "fp8")]
+    assert "16-bit" in written["left_out"][0]["reason"]
+    used = {(e["op"], e["engine"], e["dtype"]) for e in written["curves"]}
+    assert ("moe", "vllm", "fp8") not in used
+    assert ("moe", "vllm", "fp8_block") in used

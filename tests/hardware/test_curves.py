@@ -159,3 +159,14 @@ def test_peaks_scale_out_of_the_coefficients(cat: Catalog) -> None:
     own = get(cat, "h200-sxm", "vllm", "gemm", "bf16")
     m = np.array([16384.0])
     assert gemm(own, m, 8192, 8192)[0] > 2 * 16384 * 8192 * 8192 / own.peak_flops
+
+
+def test_a_board_with_4_bit_tensor_cores_borrows_a_4_bit_curve(cat: Catalog) -> None:
+    board = curves(device(cat.accelerator("rtx-pro-6000-server")), "trtllm")
+    narrow, wide = board.get("gemm", "nvfp4"), board.get("gemm", "bf16")
+    assert (narrow.dtype, narrow.from_accelerator) == ("nvfp4", "b200-sxm")
+    assert narrow.extrapolated
+    assert "curve of b200-sxm" in narrow.note
+    assert (wide.dtype, wide.from_accelerator) == ("bf16", "l40s")
+    # Where the device computes in 16 bits anyway, the nearer neighbour with 16-bit math stays.
+    assert curves(device(cat.accelerator("a10")), "vllm").get("gemm", "fp8").from_accelerator == "a100-80g-sxm"

@@ -13,6 +13,7 @@ from planner.roofline.moe import (
     rank_imbalance,
     tokens_per_expert,
     touched_experts,
+    touched_share,
 )
 
 EXPERTS, TOPK = 256, 8
@@ -38,6 +39,34 @@ def test_touched_experts_are_bounded(tokens: int, shape: tuple[int, int]) -> Non
     touched = float(touched_experts(tokens, experts, topk))
     assert min(topk, experts) * (1 - 1e-9) <= touched <= min(experts, tokens * topk) * (1 + 1e-9)
     assert float(tokens_per_expert(tokens, experts, topk)) * touched == pytest.approx(tokens * topk)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**6), st.sampled_from([(256, 8), (128, 4), (8, 2)]), st.floats(0.0, 3.0))
+def test_uneven_popularity_touches_no_more_experts(tokens: int, shape: tuple[int, int], skew: float) -> None:
+    experts, topk = shape
+    even, uneven = (float(touched_experts(tokens, experts, topk, s)) for s in (0.0, skew))
+    assert uneven <= even * (1 + 1e-3)
+    assert min(topk, experts) * (1 - 1e-3) <= uneven <= experts
+    assert uneven <= float(touched_experts(2 * tokens, experts, topk, skew)) * (1 + 1e-9)
+
+
+def test_uneven_popularity_against_sampled_batches() -> None:
+    """Gumbel top-k draws of 8 of 256 experts, popularity lognormal."""
+    rng, skew, tokens = np.random.default_rng(3), 1.36, 64
+    sigma = np.sqrt(np.log1p(skew**2))
+    counts = []
+    for _ in range(40):
+        weight = sigma * rng.standard_normal(EXPERTS)
+        draws = weight + rng.gumbel(size=(tokens, EXPERTS))
+        counts.append(len(np.unique(np.argpartition(-draws, TOPK, axis=1)[:, :TOPK])))
+    assert float(touched_experts(tokens, EXPERTS, TOPK, skew)) == pytest.approx(np.mean(counts), rel=0.03)
+
+
+def test_a_busier_rank_touches_more_of_its_experts() -> None:
+    share = touched_share(32, EXPERTS, TOPK, 1.36, np.array([1.0, 1.5, 2.0]))
+    assert np.all(np.diff(share) > 0)
+    assert share[-1] < 1.0
 
 
 @settings(deadline=None)

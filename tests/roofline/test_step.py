@@ -75,7 +75,36 @@ def test_small_kernels_count_layers_and_expert_layers() -> None:
     slow = replace(plain, layer_overhead_s=1e-6, moe_layer_overhead_s=1e-5)
     layers, experts = _context().program.layers, _context().program.moe_layers
     added = _times(slow).exposed["norms_other"] - _times(plain).exposed["norms_other"]
-    assert added[0] == pytest.approx(layers * 1e-6 + experts * 1e-5)
+    norms = layers * plain.qk_norm_kernels  # norms of queries and keys in every layer of this model
+    assert added[0] == pytest.approx((layers + norms) * 1e-6 + experts * 1e-5)
+
+
+def test_routed_experts_take_no_less_than_streaming_their_weights() -> None:
+    plain = unit_coefficients()
+    low = replace(plain, decode_factors=(1e-3,) * len(COLUMNS))
+    found = _times(low)
+    one = _context().program.moes[0].spec
+    weights = 128 * 3 * 4096 * one.expert_intermediate_size / 4 * 2.0 * _context().program.layers
+    touched = 1.0 - (1.0 - 8 / 128) ** 32
+    assert found.exposed["routed_experts"][0] == pytest.approx(touched * weights / _context().curves.device.mem_bw)
+    assert _times(plain).exposed["routed_experts"][0] > found.exposed["routed_experts"][0]
+
+
+def test_experts_behind_a_dispatch_take_the_time_that_was_measured() -> None:
+    """Factors come from runs of fused kernels; they do not slow or speed kernels of another kind."""
+    spec = catalog().model("deepseek-v3")
+    here = device(catalog().accelerator("h200-sxm"))
+    slow = replace(unit_coefficients(), decode_factors=(2.0,) * len(COLUMNS))
+    layout, yes = Layouts.of(attention_dp=32, ep=32, moe_tp=1, tp=1), np.ones(1, dtype=bool)
+    seconds = {}
+    for name, coefficients in (("plain", unit_coefficients()), ("slow", slow)):
+        ctx = StepContext(
+            program(spec), PrecisionPlan.from_checkpoint(spec), curves(here, "sglang"), coefficients, 8, 0.0
+        )
+        for way, direct in (("dispatched", yes), ("gathered", ~yes)):
+            seconds[name, way] = float(step_times(ctx, layout, DECODE, ~yes, direct).exposed["routed_experts"][0])
+    assert seconds["slow", "dispatched"] == pytest.approx(seconds["plain", "dispatched"])
+    assert seconds["slow", "gathered"] == pytest.approx(2.0 * seconds["plain", "gathered"])
 
 
 def test_launches_show_only_where_no_graph_is_replayed() -> None:
