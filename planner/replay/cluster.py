@@ -138,7 +138,8 @@ class _Cluster:
             worker.settling = False
             self._plan(worker)
         elif kind == HANDOVER:
-            self._hand_over(i)
+            assert worker is not None
+            self._hand_over(i, worker)
         elif kind == SENT:
             assert worker is not None
             assert held is not None
@@ -228,20 +229,50 @@ class _Cluster:
         for i in done.finished:
             self.loads[id(worker)] -= 1
             self._leave(i)
+        if done.computed:
+            self._send(worker, done)
+
+    def _send(self, worker: Worker, done: Done) -> None:
+        """The caches of prompts that a step has computed go to decode workers, those of one rank one after the other.
+
+        Layers that are sent while later ones are computed have left but for the last when the step ends, or as far as
+        the link passes them beside it. A receiving rank takes one cache after the other, at its own pace.
+        """
+        assert self.transfer is not None
+        t, free = self.transfer, self.link_free
+        by_rank: dict[int, list[Prompt]] = {}
         for rank, prompt in done.computed:
-            assert self.transfer is not None
+            by_rank.setdefault(id(rank), []).append(prompt)
+        sent: dict[int, float] = {}
+        for key, prompts in by_rank.items():
+            busy = t.seconds_per_token * sum(p.past + p.need for p in prompts)
+            early = (t.layers - 1) / t.layers
+            begin = max(self.now - done.seconds * early, free.get(key, 0.0))
+            at = max(self.now, begin + busy * early)
+            for p in prompts:
+                at += t.seconds_per_token * (p.past + p.need) / t.layers
+                sent[p.request] = at
+            free[key] = at
+        for rank, prompt in done.computed:
             self.loads[id(worker)] -= 1
+            decoder = self._least_loaded_decoder()
+            self.loads[id(decoder)] += 1
             tokens = prompt.past + prompt.need
-            start = max(self.now, self.link_free.get(id(rank), 0.0))
-            self.link_free[id(rank)] = start + self.transfer.seconds_per_token * tokens
-            end = start + self.transfer.seconds(float(tokens))
-            self._announce(end, HANDOVER, i=prompt.request)
+            own = t.receive_seconds_per_token * tokens
+            here = free.get(id(decoder), 0.0)
+            arrived = max(sent[prompt.request], here + own / len(decoder.ranks))
+            arrived = max(arrived, self.now + own / t.layers)
+            free[id(decoder)] = max(here, arrived - own) + own / len(decoder.ranks)
+            end = arrived + t.latency_s
+            self._announce(end, HANDOVER, decoder, i=prompt.request)
             self._announce(end, SENT, worker, held=(rank, prompt))
 
-    def _hand_over(self, i: int) -> None:
+    def _hand_over(self, i: int, worker: Worker) -> None:
         self.ledger.prefilled[i] = True
-        worker = self._least_loaded_decoder()
-        self.loads[id(worker)] += 1
+        if not worker.up:
+            self.loads[id(worker)] -= 1
+            worker = self._least_loaded_decoder()
+            self.loads[id(worker)] += 1
         worker.enqueue(i, False)
         self._kick(worker)
 

@@ -140,14 +140,20 @@ class Limits:
 
 @dataclass(frozen=True)
 class Transfer:
-    """KV cache from a prefill to a decode worker: latency and bytes over the link, one after the other per sender."""
+    """KV cache from a prefill to a decode worker: latency and bytes over the links, one after the other on each."""
 
     latency_s: float
     seconds_per_token: float
-    """Sending side busy per prompt token."""
+    """A sending rank's link busy per prompt token."""
+    receive_seconds_per_token: float = 0.0
+    """A receiving rank's link busy per prompt token."""
+    layers: int = 1
+    """Parts that are sent as soon as they are computed, while the others are: the model's layers, or 1 where a prompt's
+    cache is sent after it."""
 
-    def seconds(self, tokens: float) -> float:
-        return self.latency_s + self.seconds_per_token * tokens
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise InputError("transfer.layers", self.layers, "at least 1")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ class Done:
 
     finished: list[int] = field(default_factory=list)
     computed: list[tuple[Rank, Prompt]] = field(default_factory=list)
+    seconds: float = 0.0
+    """Time of the step that computed them."""
 
 
 class Worker:
@@ -131,6 +133,7 @@ class Worker:
             self._decode(step, done)
         if step.prompts:
             self.prompt_s += step.seconds
+            done.seconds = step.seconds
             for rank in self.ranks:
                 if rank.chunks:
                     self._advance(rank, step.end, done)

@@ -138,6 +138,11 @@ class EngineOptions(Schema):
     two_batch_overlap: bool | None = Field(
         None, description="Whether two micro-batches overlap communication with compute."
     )
+    kv_transfer_overlap: bool | None = Field(
+        None,
+        description="Disaggregated serving: whether each layer's KV is sent while later layers are computed; absent "
+        "means after the prompt, as the engines' own connectors do.",
+    )
     redundant_experts: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
         None, description="Replicas of hot experts over the whole expert-parallel group."
     )

@@ -14,7 +14,6 @@ from planner.memory.budget import MemoryBudget
 from planner.model.precision import FORMATS
 from planner.search.aggregated import budget_of
 from planner.search.certainty import distance_of, evidence_note, extra_spread, interval_of, inverse
-from planner.search.disaggregated import transfer_seconds
 from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
 from planner.search.plan_schema import (
     AdmissionPolicy,
@@ -22,6 +21,7 @@ from planner.search.plan_schema import (
     Breakdown,
     Candidate,
     Interval,
+    KvTransfer,
     Layout,
     MemoryGib,
     OperatingPoint,
@@ -38,6 +38,7 @@ from planner.search.policies import admission_policy, by_priority
 from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
 from planner.search.table import Array, Deployments, IntArray, Workers
+from planner.search.transfer import transfer_plans, transfer_sentences
 from planner.search.worker_settings import decode_sequences, kv_slots, operating_point, prefill_sequences
 from planner.serving.latency import METRICS, LoadResult
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
@@ -68,7 +69,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         pool_budget = budget_of(
             s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget, pool_sequences
         )
-        transfer = np.broadcast_to(transfer_seconds(s, pool, chosen), rows.shape)
+        transfer = transfer_plans(s, d, rows)
         second = "prefill"
     up, far = _traffic(s, chosen)
     assert d.loaded is not None
@@ -98,7 +99,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             pools=None if pool is None or pool_budget is None else _pools(
                 s, d, row, (pool_budget, budget), (operating_point(s, pool, pool_sequences, k), settings), k
             ),
-            transfer_s=None if transfer is None else float(transfer[k]),
+            transfer=None if transfer is None else transfer[k],
             traffic=_tiers(float(up[k]), float(far[k])),
         )
     return out
@@ -122,7 +123,7 @@ def _candidate(
     binding: str,
     gains: tuple[str, ...],
     pools: tuple[Pool, Pool] | None,
-    transfer_s: float | None,
+    transfer: KvTransfer | None,
     traffic: tuple[TierTraffic, ...],
 ) -> Candidate:
     o, w = d.outcome, d.decode
@@ -149,7 +150,8 @@ def _candidate(
         tpot_ms=latency["tpot_ms"],
         e2e_ms=latency["e2e_ms"],
         wait_ms=latency["wait_ms"],
-        kv_transfer_ms=None if transfer_s is None else transfer_s / MILLISECOND,
+        kv_transfer_ms=None if transfer is None else transfer.exposed_ms,
+        kv_transfer=transfer,
         goodput_rps=float(o.goodput_rps[i]),
         throughput_rps=float(o.throughput_rps[i]),
         output_tokens_per_s_per_gpu=output_rate / gpus,
@@ -170,7 +172,7 @@ def _candidate(
         interval=interval,
         slo=_checks(s, latency, interval),
         binding=binding,
-        explanation=(*_next_step(d, i), *gains),
+        explanation=(*_next_step(d, i), *transfer_sentences(transfer), *gains),
         breakdown=breakdown,
         traffic=traffic,
         evidence=evidence_note(s, hardware, kind, outside=outside),
@@ -184,7 +186,7 @@ def serves_nothing(candidate: Candidate) -> Candidate:
     one, gpus = Percentiles(), candidate.layout.gpus
     return candidate.model_copy(
         update={
-            **{name: one for name in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "wait_ms")},
+            **dict.fromkeys(("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "wait_ms"), one),
             **dict.fromkeys(("goodput_rps", "throughput_rps", "completion_rate", "max_concurrency"), 0.0),
             **dict.fromkeys(("output_tokens_per_s_per_gpu", "input_tokens_per_s_per_gpu"), 0.0),
             **dict.fromkeys(("usd_per_hour", "joules_per_token", "output_tokens_per_s_per_user", "admission")),

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.model.kv import kv_bytes_per_sequence
-from planner.roofline import operators as op
 from planner.roofline.step import step_times
 from planner.search.aggregated import (
     Fitting,
@@ -29,6 +27,7 @@ from planner.search.outcome import busy_part, outcome_of
 from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
+from planner.search.transfer import closed_transfer, transfers
 from planner.search.worker_settings import prefill_sequences
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult
@@ -163,16 +162,6 @@ def useful(s: Setup, points: PoolPoints, sequences: Callable[[Setup, Workers], A
     return replace(few, held=held_by(budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget, allowed)))
 
 
-def transfer_seconds(s: Setup, prefill: Workers, decode: Workers) -> Array:
-    """Seconds to send a prompt's KV cache: each rank of the prefill replica sends its shard to the decode pool.
-
-    Over the scale-up link where both workers fit one domain, else over the NIC; not overlapped with the prompt.
-    """
-    size = kv_bytes_per_sequence(s.spec, s.precision.kv, float(s.traffic.input_tokens), prefill.layouts.tp)
-    across = prefill.layouts.gpus + decode.layouts.gpus > prefill.hardware.shape.domain
-    return np.asarray(op.send(prefill.hardware.ctx.curves.get("send", "bf16"), size, across), dtype=float)
-
-
 def disaggregated_deployments(
     s: Setup, prefill: PoolPoints, decode: PoolPoints, limits_tpot_s: float | None
 ) -> Deployments | None:
@@ -194,7 +183,7 @@ def disaggregated_deployments(
             rate,
             p_workers.count * p.servers,
             p.step_s,
-            transfer_seconds(s, p_workers, d_workers),
+            closed_transfer(s, p_workers, d_workers, p.step_s),
             d.workers.hardware.ctx.coefficients.request_s,
             d.step_s,
         )
@@ -242,9 +231,8 @@ def _paired(s: Setup, d: PoolPoints, p: PoolPoints) -> tuple[PoolPoints, PoolPoi
 def _loaded(s: Setup, d: PoolPoints, p: PoolPoints) -> Loaded:
     """The loads of pairs of points at an offered rate."""
     assert p.pool is not None
-    transfer = np.broadcast_to(transfer_seconds(s, p.workers, d.workers), len(p.workers))
-    pool = replace(p.pool, transfer_s=transfer)
-    return Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers), pool)
+    moves = transfers(s, p.workers, d.workers, p.pool, p.pool.given.rate_rps)
+    return Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers), p.pool.with_transfers(moves))
 
 
 def _unbeaten(points: PoolPoints, result: LoadResult, metrics: tuple[str, ...], busy: Array) -> PoolPoints:

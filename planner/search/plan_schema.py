@@ -173,6 +173,19 @@ class Pool(Schema):
     )
 
 
+class KvTransfer(Schema):
+    """Moving the KV cache of a prompt of mean length from the prefill to the decode pool."""
+
+    mib: float = Field(description="Size of the cache in MiB.")
+    link: Literal["scale_up", "network"] = Field(description="Fabric tier that carries it.")
+    overlapped: bool = Field(description="Whether layers are sent while later ones are computed.")
+    whole_ms: float = Field(description="The transfer itself in ms, the slower end's.")
+    wait_ms: float = Field(description="Mean wait for the links behind other prompts in ms.")
+    exposed_ms: float = Field(description="Part of TTFT in ms, the wait included.")
+    send_utilisation: float = Field(description="Part of the time that a sending GPU's link is busy, 0 to 1.")
+    receive_utilisation: float = Field(description="The same of a receiving GPU.")
+
+
 class TierTraffic(Schema):
     """Bytes that one GPU sends in one step over one fabric tier."""
 
@@ -227,6 +240,7 @@ class Candidate(Schema):
         default_factory=Percentiles, description="Arrival to the first step that carries the prompt, in ms."
     )
     kv_transfer_ms: float | None = Field(None, description="disagg: exposed KV transfer of a request in ms.")
+    kv_transfer: KvTransfer | None = Field(None, description="disagg: bytes, links and contention of that transfer.")
     goodput_rps: float = Field(description="Requests per second that meet every limit, whole deployment.")
     throughput_rps: float | None = Field(None, description="Requests per second, whole deployment.")
     rejection_probability: float | None = Field(

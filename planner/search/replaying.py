@@ -10,7 +10,6 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.layout.layouts import Layouts
-from planner.model.kv import kv_bytes_per_sequence
 from planner.replay.cluster import Progress, replay
 from planner.replay.results import Replayed, digits
 from planner.replay.settings import (
@@ -28,13 +27,14 @@ from planner.replay.settings import (
 )
 from planner.replay.step_table import StepTable
 from planner.replay.trace import Trace
-from planner.roofline import operators as op
 from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Gamma
 from planner.scenario.schema import NodeChoice, Scenario, Slo
 from planner.search.aggregated import budget_of, overlap_choices, uses_deepep
 from planner.search.plan_schema import Candidate, OperatingPoint, Pool
 from planner.search.setup import Hardware, Setup
+from planner.search.table import Workers as Candidates
+from planner.search.transfer import links, sent_layers
 from planner.units import MILLISECOND
 
 MOST_REQUESTS = 200_000
@@ -77,6 +77,13 @@ class Workers:
     table: StepTable
     layout: Layouts
     hardware: Hardware
+
+    def candidate(self) -> Candidates:
+        """As a row of the search's tables."""
+        one, off = np.ones(1), np.zeros(1, dtype=bool)
+        count = np.array([self.deployment.workers])
+        budget = np.array([self.deployment.scheduler.token_budget])
+        return Candidates(self.hardware, self.layout, one, budget, off, off, count)
 
 
 @dataclass(frozen=True)
@@ -202,18 +209,11 @@ def kv_cache(s: Setup, hw: Hardware, layout: Layouts, concurrency: float, token_
 
 
 def kv_transfer(s: Setup, prefill: Workers, decode: Workers) -> Transfer:
-    """Latency and time per token of sending a prompt's cache, from the same link curve as the plan (two points)."""
-    tp = prefill.layout.tp
-    across = prefill.layout.gpus + decode.layout.gpus > prefill.hardware.shape.domain
-    curve = prefill.hardware.ctx.curves.get("send", "bf16")
+    """Latency and times per token of sending a prompt's cache, from the same links as the plan."""
+    found = links(s, prefill.candidate(), decode.candidate())
     mean = float(s.traffic.input_tokens)
-    at = [mean, 2.0 * mean]
-    first, second = (
-        float(np.atleast_1d(op.send(curve, kv_bytes_per_sequence(s.spec, s.precision.kv, t, tp), across))[0])
-        for t in at
-    )
-    per_token = (second - first) / mean
-    return Transfer(max(first - per_token * mean, 0.0), per_token)
+    send, receive, latency = (float(np.atleast_1d(v)[0]) for v in (found.send_s, found.receive_s, found.latency_s))
+    return Transfer(latency, send / mean, receive / mean, sent_layers(s, prefill.hardware))
 
 
 def limits_of(slo: Slo) -> Limits:

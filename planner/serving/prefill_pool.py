@@ -22,6 +22,7 @@ from planner.serving.length_shape import LengthShape
 from planner.serving.prompt_steps import PromptSteps, PromptWork
 from planner.serving.quantiles import Level, Part, gamma_quantile, normal
 from planner.serving.queues import erlang_b, fano, queue_wait
+from planner.serving.split import KvMoves
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -75,12 +76,14 @@ class PrefillPool:
     utilisation: Array
     """Part of the time in which a worker runs a step."""
     load: Array
-    """Arrivals over what the pool passes with full steps: stable below 1."""
+    """Arrivals over what the pool passes with full steps, or its busiest link where that is more: stable below 1."""
     prompts_per_step: Array
     step_s: Array
     """Mean step."""
     transfer_s: Array
-    """Exposed KV transfer of a prompt of mean length."""
+    """Exposed KV transfer of a prompt of mean length that finds its links free."""
+    transfer_wait_s: Array
+    """Mean wait for the links."""
 
     def take(self, rows: IntArray) -> PrefillPool:
         """The pools at positions ``rows``."""
@@ -91,7 +94,14 @@ class PrefillPool:
     def at(self, rate_rps: Array, workers: Array | IntArray) -> PrefillPool:
         """The same workers in other numbers at other rates, (n,) each."""
         given = replace(self.given, rate_rps=rate_rps, workers=np.asarray(workers, dtype=float))
-        return replace(prefill_pool(given), transfer_s=self.transfer_s)
+        return replace(prefill_pool(given), transfer_s=self.transfer_s, transfer_wait_s=self.transfer_wait_s)
+
+    def with_transfers(self, moves: KvMoves) -> PrefillPool:
+        """The same pools with what their KV transfers take; not stable where a link cannot pass them."""
+        busiest = np.maximum(moves.send_utilisation, moves.receive_utilisation)
+        wait = np.where(moves.stable, moves.wait_s, 0.0)
+        load = np.maximum(self.load, busiest)
+        return replace(self, transfer_s=moves.exposed_s, transfer_wait_s=wait, load=load)
 
     @property
     def stable(self) -> BoolArray:
@@ -140,6 +150,8 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     chance, scale, apart = _several_workers(work, lam, c, gaps, chain)
     crowd = np.where(ranks, np.maximum(fano(gaps, lam * chain.step_s) / c - 1.0, 0.0), 0.0)
     wait, whole, weight = _mixture(work, chain, lam / c, chance, (scale, apart), crowd)
+    # the chain's steps serve all that waits: more workers leave less of it, and a token budget cuts them into several
+    each = np.minimum(1.0 + (chain.batch - 1.0) * np.minimum(scale, 1.0), np.maximum(most, steps.ranks))
     mean, variance, quantiles = _summary(whole, weight, stable)
     waited, wait_variance, wait_quantiles = _summary(wait, weight, stable)
     busy = np.where(stable, np.minimum(lam * chain.step_s / (c * chain.batch), 1.0), 1.0)
@@ -153,9 +165,10 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
         wait_quantiles_s=wait_quantiles,
         utilisation=busy,
         load=load,
-        prompts_per_step=chain.batch,
-        step_s=chain.step_s,
+        prompts_per_step=each,
+        step_s=work.step(each[:, None])[0][:, 0],
         transfer_s=np.zeros(n),
+        transfer_wait_s=np.zeros(n),
     )
 
 

@@ -46,7 +46,8 @@ def exposed_transfer(
     """Seconds of a KV transfer that show when each layer is sent as soon as it is computed; all broadcast.
 
     The link works beside the layers that follow, so of the whole transfer T what exceeds the prompt's remaining layers
-    shows, and at least the last layer: max(T - prompt (L - 1) / L, T / L) + latency.
+    shows, and at least the last layer: max(T - prompt (L - 1) / L, T / L) + latency. One layer is a transfer after the
+    prompt.
     """
     whole = np.asarray(size_bytes, dtype=float) / np.asarray(bytes_per_s, dtype=float)
     count = np.asarray(layers, dtype=float)
@@ -64,18 +65,73 @@ class LinkLoad:
 
 
 def shared_link(
-    rate_rps: ArrayLike, size_bytes: ArrayLike, second_moment_ratio: ArrayLike, bytes_per_s: ArrayLike
+    rate_rps: ArrayLike, each_s: ArrayLike, second_moment_ratio: ArrayLike, together: ArrayLike = 1.0
 ) -> LinkLoad:
-    """Contention of transfers on one link: M/G/1 with transfers one after the other.
+    """Contention of transfers of ``each_s`` seconds on one link, one after the other: M/G/1 with batches.
 
-    ``second_moment_ratio`` is E[x^2] / E[x]^2 of the prompt lengths (KV grows with them). Wait = rho / (1 - rho) x
-    ratio / 2 x transfer (Pollaczek-Khinchine).
+    ``together`` prompts are done in the same step (mean of their number as one of them sees it) and
+    ``second_moment_ratio`` is E[x^2] / E[x]^2 of their lengths, KV growing with them. Mean wait = each x
+    (rho ratio + together - 1) / (2 (1 - rho)) (Pollaczek-Khinchine; batches as in Cooper, "Introduction to Queueing
+    Theory", 1981, section 5.10).
     """
-    each = np.asarray(size_bytes, dtype=float) / np.asarray(bytes_per_s, dtype=float)
+    each = np.asarray(each_s, dtype=float)
     rho = np.asarray(rate_rps, dtype=float) * each
     with np.errstate(divide="ignore", invalid="ignore"):
-        wait = 0.5 * rho / (1.0 - rho) * np.asarray(second_moment_ratio, dtype=float) * each
+        wait = 0.5 * each * (rho * np.asarray(second_moment_ratio, dtype=float) + np.asarray(together) - 1.0)
+        wait = wait / (1.0 - rho)
     return LinkLoad(rho, np.where(rho < 1.0, wait, np.inf))
+
+
+@dataclass(frozen=True)
+class KvMoves:
+    """KV transfers of a split deployment, arrays (n,); seconds of a prompt of mean length."""
+
+    exposed_s: Array
+    """What shows of a transfer that finds its links free, latency included."""
+    wait_s: Array
+    """Mean wait for the sending and the receiving link."""
+    whole_s: Array
+    """The transfer itself, the slower end's."""
+    send_utilisation: Array
+    receive_utilisation: Array
+
+    @property
+    def stable(self) -> NDArray[np.bool_]:
+        """Where both links pass what they are given."""
+        return np.asarray((self.send_utilisation < 1.0) & (self.receive_utilisation < 1.0))
+
+
+def kv_moves(
+    send_s: ArrayLike,
+    receive_s: ArrayLike,
+    latency_s: ArrayLike,
+    layers: ArrayLike,
+    step_s: ArrayLike,
+    together: ArrayLike,
+    send_rps: ArrayLike,
+    receive_rps: ArrayLike,
+    second_moment_ratio: ArrayLike,
+) -> KvMoves:
+    """Transfers from prefill to decode ranks; all broadcast.
+
+    ``send_s`` and ``receive_s`` are the seconds that a prompt of mean length keeps a sending and a receiving rank's
+    link busy; the slower of both sets the pace. ``together`` prompts of a rank end with the same step of ``step_s``.
+    With ``layers`` above 1 each is sent while later ones are computed, so that the batch as a whole must fit beside the
+    step; what shows is what does not, and the last layer.
+    """
+    send, receive = np.asarray(send_s, dtype=float), np.asarray(receive_s, dtype=float)
+    whole, count = np.maximum(send, receive), np.asarray(layers, dtype=float)
+    batch = np.asarray(together, dtype=float)
+    out = shared_link(send_rps, send, second_moment_ratio, batch)
+    into = shared_link(receive_rps, receive, second_moment_ratio)
+    beside = exposed_transfer(whole * batch, 1.0, latency_s, count, step_s)
+    overlapped = count > 1.0
+    exposed = np.where(overlapped, beside, whole + np.asarray(latency_s, dtype=float))
+    # what is spread over a step meets others on the receiving link only with its last layer
+    wait = np.where(overlapped, into.wait_s / count, out.wait_s + into.wait_s)
+    shape = np.broadcast(exposed, wait)
+    given = (exposed, wait, whole, out.utilisation, into.utilisation)
+    return KvMoves(*(np.broadcast_to(v, shape.shape) for v in given))
 
 
 def pool_ratio(

@@ -98,8 +98,9 @@ def split_parts(load: WorkerLoad, f: Flow, pool: PrefillPool) -> tuple[list[Part
     look = uniform_part(0.5 * f.decode_s * load.poll_steps)
     sent = pool.transfer_s
     transfer = Part(sent, np.square(sent) * load.prompts.scv + 1e-30, lambda p: sent * load.prompts.quantile(p))
+    link = gamma_part(pool.transfer_wait_s, np.square(pool.transfer_wait_s) + 1e-30)
     slot = slot_part(load, f)
-    return [look, prompt, transfer, slot], [wait, slot]
+    return [look, prompt, transfer, link, slot], [wait, slot]
 
 
 def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Array]:

@@ -48,6 +48,8 @@ WORDS = (
     N_("expert dispatch"),
     N_("expert combine"),
     N_("pipeline sends"),
+    N_("network"),
+    N_("scale-up link"),
     N_("scheduling on the host"),
     N_("dense mlp"),
     N_("median of on-demand offers"),
@@ -181,6 +183,10 @@ SENTENCES = (
     ),
     N_("More requests do not fit: at {n} per worker, {why}"),
     N_("One worker carries the load, with {n} requests in it on average"),
+    N_(
+        "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms, of which {shown} ms show in TTFT; the "
+        "busiest link carries transfers {busy} of the time"
+    ),
     N_("This is the largest number of requests per worker that memory and the engine allow"),
     N_("measured: runs of this model, GPU, engine and layout"),
     N_("near: runs of this model, GPU and engine in other layouts"),

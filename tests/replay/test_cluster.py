@@ -124,6 +124,37 @@ def test_transfers_of_one_sender_follow_each_other() -> None:
     assert np.sort(r.ttft_s).tolist() == pytest.approx([0.080 + 0.040, 0.080 + 0.080])
 
 
+def test_layers_are_sent_while_the_prompt_is_computed() -> None:
+    """Prompt 40 ms, 40 ms of transfer in 4 layers: three leave beside the last 30 ms of the step, one after it. With
+    twice the bytes 30 of 80 ms fit beside it."""
+    for seconds, end in ((0.001, 0.040 + 0.010), (0.002, 0.040 + 0.050)):
+        r = replay(
+            trace([0.0], 40, 3),
+            (deployment(), table()),
+            Rules(),
+            (deployment(), table()),
+            Transfer(0.0, seconds, layers=4),
+        )
+        assert r.ttft_s[0] == pytest.approx(end)
+
+
+def test_a_receiver_takes_one_cache_after_the_other() -> None:
+    """Two prefill workers send 40 tokens at once; the one decode worker needs 80 ms for each, two of them 40 ms."""
+
+    def sent(decoders: int) -> list[float]:
+        r = replay(
+            trace([0.0, 0.0], 40, 2),
+            (deployment(decoders), table()),
+            Rules(),
+            (deployment(2), table()),
+            Transfer(0.0, 0.0005, receive_seconds_per_token=0.002),
+        )
+        return np.sort(r.ttft_s).tolist()  # type: ignore[no-any-return]
+
+    assert sent(1) == pytest.approx([0.040 + 0.080, 0.040 + 0.160])
+    assert sent(2) == pytest.approx([0.040 + 0.080, 0.040 + 0.080])
+
+
 def test_round_robin_and_least_loaded() -> None:
     """Long, short, long, short: in turn, the long ones share a worker; by load the third goes where one has left."""
     t = trace([0.0, 0.0, 0.5, 0.5], 10, [200, 2, 200, 2])

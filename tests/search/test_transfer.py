@@ -1,0 +1,125 @@
+"""KV transfers of planned deployments: bytes, links, overlap, unequal GPUs, and the replay beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.catalog.loader import catalog
+from planner.export.launch import launch_script
+from planner.export.roles import deployment
+from planner.layout.layouts import Layouts
+from planner.model.kv import kv_bytes_per_token
+from planner.scenario.load import load_scenario
+from planner.scenario.schema import Scenario
+from planner.search.plan_schema import Candidate
+from planner.search.planning import plan
+from planner.search.replays import replay_scenario
+from planner.search.setup import setup
+from planner.search.table import Workers
+from planner.search.transfer import links, sent_layers
+from planner.units import MIB
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def scenario(prefill: str = "dgx-h100", decode: str = "dgx-h200", tokens: int = 2000, **options: Any) -> Scenario:
+    data = load_scenario(EXAMPLES / "llama-3.3-70b-mi300x.yaml").to_dict()
+    data["hardware"] = {"pools": {"prefill": [{"node": prefill}], "decode": [{"node": decode}]}}
+    data["search"]["serving"] = ["disagg"]
+    data["workload"] |= {
+        "input_tokens": {"kind": "fixed", "tokens": tokens},
+        "output_tokens": {"kind": "fixed", "tokens": 200},
+        "arrival": {"kind": "poisson", "rate_rps": 8.0},
+        "prefix_hit_rate": 0.0,
+    }
+    data["engine"]["options"] |= options
+    data["slo"] = {}
+    data["economics"] = {}
+    return Scenario.from_dict(data)
+
+
+def best(question: Scenario) -> Candidate:
+    found = plan(question).best
+    assert found is not None
+    assert found.kv_transfer is not None
+    return found
+
+
+def workers(question: Scenario, node: str, layout: Layouts) -> Workers:
+    s = setup(question, catalog())
+    pools = question.hardware.pools
+    assert pools is not None
+    hw = s.hardware(next(c for c in (*pools.prefill, *pools.decode) if c.node == node))
+    n, off = len(layout), np.zeros(len(layout), dtype=bool)
+    ones = np.ones(n, dtype=np.int64)
+    return Workers(hw, layout, np.ones(n), 8192 * ones, off, off, ones)
+
+
+def test_every_byte_of_the_cache_moves_once() -> None:
+    """Llama 3.3 70B: 2 x 8 heads x 128 values x 80 layers of 2 bytes are 320 KiB a token; a stage sends its layers."""
+    question = scenario()
+    s = setup(question, catalog())
+    token = float(kv_bytes_per_token(s.spec, s.precision.kv))
+    two = Layouts.of(tp=[4, 4], pp=[1, 2])
+    found = links(s, workers(question, "dgx-h100", two), workers(question, "dgx-h200", Layouts.of(tp=[8, 8])))
+    assert found.size_bytes == pytest.approx([2000 * token] * 2)
+    assert found.send_s[1] == pytest.approx(0.5 * found.send_s[0], rel=0.01)
+    assert found.receive_s[0] < found.send_s[0]  # TP8 takes half as much on each GPU
+    assert found.across.all()
+
+
+def test_two_kinds_of_node_share_no_scale_up_domain() -> None:
+    question = scenario("dgx-h200", "dgx-h200")
+    s = setup(question, catalog())
+    four = Layouts.of(tp=4)
+    near = links(s, workers(question, "dgx-h200", four), workers(question, "dgx-h200", four))
+    assert not near.across[0]
+    mixed = scenario()
+    far = links(setup(mixed, catalog()), workers(mixed, "dgx-h100", four), workers(mixed, "dgx-h200", four))
+    assert far.across[0]
+    assert far.send_s[0] > near.send_s[0]
+
+
+def test_overlap_hides_all_but_the_last_layer() -> None:
+    plain, overlapped = best(scenario()), best(scenario(kv_transfer_overlap=True))
+    assert plain.kv_transfer is not None
+    assert overlapped.kv_transfer is not None
+    assert plain.kv_transfer.exposed_ms >= plain.kv_transfer.whole_ms
+    assert overlapped.kv_transfer.overlapped
+    assert overlapped.kv_transfer.exposed_ms < 0.2 * plain.kv_transfer.exposed_ms
+    s = setup(scenario(kv_transfer_overlap=True), catalog())
+    assert sent_layers(s, s.hardware(s.scenario.hardware.pools.prefill[0])) == 80  # type: ignore[union-attr]
+
+
+def test_unequal_gpus_from_plan_to_launch_script_and_replay() -> None:
+    """Prefill on H100, decode on H200: both pools in plan, script and replay; times agree."""
+    question = scenario()
+    answer = plan(question)
+    c = best(question)
+    assert c.prefill_pool is not None
+    assert c.decode_pool is not None
+    assert (c.prefill_pool.node, c.decode_pool.node) == ("dgx-h100", "dgx-h200")
+    assert c.kv_transfer is not None
+    assert c.kv_transfer.link == "network"
+    assert c.kv_transfer.mib == pytest.approx(2000 * 327_680 / MIB, rel=0.01)
+    assert any("KV cache of" in sentence for sentence in c.explanation)
+    script = launch_script(deployment(answer), "vllm")
+    assert "of dgx-h100" in script
+    assert "of dgx-h200" in script
+    replayed = replay_scenario(question, requests=6000, candidate=c).replayed.summary()
+    assert c.ttft_ms.mean == pytest.approx(replayed["ttft_ms"]["mean"], rel=0.15)
+    assert c.tbt_ms.p50 == pytest.approx(replayed["tbt_ms"]["p50"], rel=0.08)
+
+
+def test_a_replay_shows_the_transfer_that_the_plan_shows() -> None:
+    """The same candidate with and without overlap: the difference of both means is that of the exposed transfer."""
+    hidden, plain = (scenario(tokens=8000, kv_transfer_overlap=overlap) for overlap in (True, False))
+    c = best(plain)
+    assert c.kv_transfer is not None
+    slow, fast = (replay_scenario(q, requests=3000, candidate=c).replayed.summary() for q in (plain, hidden))
+    shown = slow["ttft_ms"]["mean"] - fast["ttft_ms"]["mean"]
+    assert shown == pytest.approx(c.kv_transfer.exposed_ms, rel=0.35)
