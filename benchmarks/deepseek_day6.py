@@ -18,7 +18,8 @@ import numpy as np
 import yaml
 
 from planner.catalog import catalog
-from planner.evidence.e2e_keys import distance, shipped_evidence
+from planner.evidence.e2e_keys import shipped_known
+from planner.evidence.run_reading import architecture_name
 from planner.layout.layouts import Layouts
 from planner.roofline.step import StepWork, step_times
 from planner.scenario.load import load_scenario
@@ -131,7 +132,8 @@ def _seconds(hw: Hardware, layout: Layouts, work: StepWork) -> float:
 
 
 def _interval(s: Setup, hw: Hardware) -> Interval:
-    kind = distance(shipped_evidence(), str(s.spec.hf_id), hw.accelerator.id, s.scenario.engine.name, "")
+    name = architecture_name(str(s.spec.hf_id))
+    kind = shipped_known().distance(name, hw.accelerator.id, s.scenario.engine.name, "")
 
     def bounds(rate: float) -> tuple[float, float]:
         found = interval_of(kind, "throughput", rate, extra_spread([hw]))
