@@ -26,7 +26,8 @@ from planner.search.planning import estimate, plan
 from planner.search.replaying import predicted, with_trace
 from planner.search.replays import replay_scenario
 
-REQUESTS = 20_000
+REQUESTS, MOST_REQUESTS = 20_000, 200_000
+"""Requests of a case with Poisson arrivals; with gaps of CV c, c^2 times as many spread alike, within a bound."""
 SLO_PERCENTILE = "p95"
 
 TARGETS: dict[str, float] = {
@@ -151,10 +152,15 @@ def compare(
     return found
 
 
+def requests_of(case: Case, requests: int) -> int:
+    """Requests that a case is replayed with where one of Poisson arrivals has ``requests``."""
+    return max(requests, min(round(requests * case.cv**2), MOST_REQUESTS))
+
+
 def _compared(case: Case, requests: int, seed: int, catalog: Catalog) -> Compared:
     rate = case.rate_rps or case.utilisation * _capacity(case, catalog)
     question = _scenario(case, rate)
-    trace = _trace(case, question, requests, seed, rate)
+    trace = _trace(case, question, requests_of(case, requests), seed, rate)
     if not _synthetic(case):
         question = with_trace(question, trace)
     first = _candidate(case, question, catalog)

@@ -41,6 +41,7 @@ from planner.search.table import Array, Deployments, IntArray, Workers
 from planner.search.transfer import transfer_plans, transfer_sentences
 from planner.search.worker_settings import decode_sequences, kv_slots, operating_point, prefill_sequences
 from planner.serving.latency import METRICS, LoadResult
+from planner.serving.stepwise import with_stepwise
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
 from planner.units import MIB, MILLISECOND
 
@@ -73,7 +74,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         second = "prefill"
     up, far = _traffic(s, chosen)
     assert d.loaded is not None
-    result = d.loaded.take(rows).result()
+    steps = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
+    result = with_stepwise(d.loaded.take(rows).result(), steps)
     sequences, budget = decode_sequences(s, chosen, result)
     slots = kv_slots(s, chosen, budget)
     out: dict[int, Candidate] = {}

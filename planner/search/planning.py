@@ -23,6 +23,7 @@ from planner.search.disaggregated import decode_points, disaggregated_deployment
 from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Estimate, Plan, Versions
 from planner.search.reasons import Refused, fitting_rejections, misses, rejections
+from planner.search.refining import looked_at
 from planner.search.rejections import nearest_misses
 from planner.search.selection import Feasible, Key, by_objective, distinct, frontier, points, ranked
 from planner.search.setup import Hardware, Setup, setup
@@ -30,6 +31,8 @@ from planner.search.sizing import sizing_of
 from planner.search.table import Deployments, IntArray
 from planner.units import MILLISECOND
 
+LOOKS = 3
+"""Times that the best deployments are looked at step by step: some then miss a limit, and others follow."""
 LISTED = 30
 """Candidates written out: the best operating point of as many layouts, and every point of the frontier."""
 
@@ -55,10 +58,15 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
             tables.append(table)
         if why is not None:
             refused.append(why)
-    feasible = Feasible(tables)
-    best_of_layouts = distinct(tables, ranked(feasible, scenario.objective), LISTED)
-    unbeaten = frontier(feasible)
-    chosen = by_objective(tables, list(dict.fromkeys([*best_of_layouts, *unbeaten])), scenario.objective)
+    for last in (*[False] * LOOKS, True):
+        feasible = Feasible(tables)
+        best_of_layouts = distinct(tables, ranked(feasible, scenario.objective), LISTED)
+        unbeaten = frontier(feasible)
+        chosen = by_objective(tables, list(dict.fromkeys([*best_of_layouts, *unbeaten])), scenario.objective)
+        closer = tables if last else looked_at(s, tables, chosen, scenario.objective)
+        if all(a is b for a, b in zip(closer, tables, strict=True)):
+            break
+        tables = closer
     found = _written(s, tables, chosen)
     if found:
         of, row = chosen[0]
@@ -106,8 +114,13 @@ def estimate(
     fitting = Fitting(layout, limit, single.too_small.take(np.zeros(len(single.too_small), dtype=bool)), None, ())
     table = aggregated_deployments(s, hw, fitting, concurrency)
     assert table is not None
-    best = next(ranked(Feasible([table]), scenario.objective), None)
-    row = best[1] if best is not None else int(nearest_misses(table.rejections, table.gpus, 1)[0])
+    for _ in range(LOOKS):
+        best = next(ranked(Feasible([table]), scenario.objective), None)
+        row = best[1] if best is not None else int(nearest_misses(table.rejections, table.gpus, 1)[0])
+        (closer,) = looked_at(s, [table], [(0, row)], scenario.objective)
+        if closer is table:
+            break
+        table = closer
     candidate = candidates(s, table, np.array([row]), {row: 1})[row]
     held = not any(r.reason in ("memory", "kv_cache") for r in broken)
     reasons = (*broken, *rejections(s, [table.take(np.array([row]))], (), ())) if held else broken

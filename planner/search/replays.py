@@ -113,7 +113,11 @@ def replay_scenario(
     200,000 requests a part of the workers is replayed under the same part of the load.
     """
     known = catalog or open_catalog()
-    question = scenario if trace is None else with_trace(scenario, trace)
+    question, whole = scenario, trace
+    if trace is not None:
+        # What no engine accepts is left out before the lengths of the others are planned for.
+        trace = trace.where(trace.input_tokens + trace.output_tokens <= _longest(setup(scenario, known)))
+        question = with_trace(scenario, trace)
     found = candidate or chosen(question, known, layout, node, concurrency)
     s = setup(question, known)
     share = (1, 1)
@@ -126,10 +130,15 @@ def replay_scenario(
         trace = trace.head(requests)
     ready = prepare(s, found, len(trace), seed, replace(options or Options(), share=share))
     fitting = ready.fitting(trace)
-    left_out = len(trace) - len(fitting)
+    left_out = len(trace if whole is None or requests is not None else whole) - len(fitting)
     return ReplayAnswer(
         question, _identity(s, found), found, fitting, seed, share, ready.run(fitting, progress), left_out
     )
+
+
+def _longest(s: Setup) -> int:
+    """Tokens of the longest request that the engine accepts."""
+    return s.scenario.engine.options.max_model_len or s.spec.max_context_tokens
 
 
 def _identity(s: Setup, c: Candidate) -> Identity:

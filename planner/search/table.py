@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +17,7 @@ from planner.serving.rows import put
 
 if TYPE_CHECKING:
     from planner.search.loaded import Loaded
+    from planner.serving.stepwise import Stepwise
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -129,6 +130,8 @@ class Deployments:
     """Layouts x operating points that were evaluated for this table, dropped ones included."""
     loaded: Loaded | None = None
     """The loads behind the latencies, rows as in the table."""
+    steps: Mapping[int, Stepwise] = field(default_factory=dict)
+    """Rows that were looked at step by step (:mod:`planner.search.refining`)."""
 
     def __len__(self) -> int:
         return len(self.decode)
@@ -152,6 +155,7 @@ class Deployments:
             Rejections(r.names, r.code[rows], r.needed[rows], r.available[rows]),
             len(rows),
             None if self.loaded is None else self.loaded.take(rows),
+            {k: self.steps[row] for k, row in enumerate(rows.tolist()) if row in self.steps},
         )
 
     def describe(self, i: int) -> str:

@@ -43,7 +43,7 @@ def decode_parts(load: WorkerLoad, f: Flow) -> list[Part]:
     return [length, gap, behind]
 
 
-def _lifetime_average(u: Array) -> Array:
+def lifetime_average(u: Array) -> Array:
     """Variance left of a quantity with autocorrelation exp(-u t / T) when averaged over T: 2 (u - 1 + e^-u) / u^2."""
     u = np.maximum(u, 1e-3)
     return np.asarray(2.0 * (u + np.expm1(-u)) / np.square(u))
@@ -57,7 +57,7 @@ def tpot_parts(load: WorkerLoad, f: Flow) -> list[Part]:
     variance L TPOT E[s^2] F / (O - 1) of the mean gap, averaged over requests with E[1 / (O - 1)].
     """
     part = np.square(load.decode_step_slope_s / (1.0 - f.prefill_share))
-    drift = f.occupancy_variance * part * _lifetime_average(1.0 - f.feedback)
+    drift = f.occupancy_variance * part * lifetime_average(1.0 - f.feedback)
     second, _ = work_moments(load)
     each = np.square(f.added_s * f.steps_per_prompt / f.batch) * second
     inverse = load.outputs.mean_inverse()
@@ -73,6 +73,12 @@ def tpot_parts(load: WorkerLoad, f: Flow) -> list[Part]:
         gamma_part(0.5 * usual, beside + 1e-30),
         waiting_part(after, chance, np.ones(1)),
     ]
+
+
+def longest_gap(load: WorkerLoad, f: Flow) -> Array:
+    """A step that is full of prompt tokens beside many more decodes than usual; no bound where decodes pause."""
+    many = 3.0 * np.sqrt(f.occupancy_variance) * load.decode_step_slope_s
+    return np.where(load.decodes_pause | (f.full_step_s <= 0.0), np.inf, f.full_step_s + many)
 
 
 def tbt_quantiles(load: WorkerLoad, f: Flow, names: Sequence[str]) -> dict[str, Array]:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.convolution import refined
-from planner.serving.gaps import decode_parts, tbt_quantiles, tpot_parts
+from planner.serving.gaps import decode_parts, longest_gap, tbt_quantiles, tpot_parts
 from planner.serving.open_loop import Flow, WorkerLoad, flow
 from planner.serving.prefill_pool import PrefillPool
-from planner.serving.quantiles import LEVELS, Part, sum_quantile, total
+from planner.serving.quantiles import LEVELS, Part, sum_quantile, total, waiting_part
 from planner.serving.queues import Wait
 from planner.serving.rows import put
 from planner.serving.slots import rejection
@@ -27,6 +27,8 @@ from planner.serving.ttft import split_parts, ttft_parts
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+RARE = 1e-4
+"""Probability of a queue that settings are still made for."""
 METRICS = ("wait", "ttft", "tbt", "tpot", "e2e")
 EVERYTHING: Mapping[str, Sequence[str]] = {metric: tuple(LEVELS) for metric in METRICS}
 """Every percentile of every metric."""
@@ -55,8 +57,14 @@ class LoadResult:
 
     @property
     def peak_occupancy(self) -> Array:
-        """Requests present that are exceeded rarely: four standard deviations above the mean."""
-        return np.asarray(np.ceil(self.flow.occupancy + 4.0 * np.sqrt(self.flow.occupancy_variance)))
+        """Requests present that are exceeded rarely: four standard deviations above the mean, and those that come while
+        the prompt work that one in 10,000 finds is done (it leaves them to decode all at once where decodes pause)."""
+        f = self.flow
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.where(f.stable, f.backlog.mean, 0.0)
+            queue = waiting_part(mean, f.backlog.probability, f.backlog.delayed_scv)
+            queued = queue.quantile(1.0 - RARE) * f.occupancy / f.residence_s
+        return np.asarray(np.ceil(f.occupancy + 4.0 * np.sqrt(f.occupancy_variance) + np.nan_to_num(queued)))
 
     def updated(self, rows: NDArray[np.int64], part: LoadResult) -> LoadResult:
         """With the candidates at positions ``rows`` replaced by those of ``part``."""
@@ -146,7 +154,10 @@ def spread_of(
         if "ttft" in names:
             found["ttft"] = _quantiles(first, names["ttft"], load.request_s, f.stable, exact=True)
         if "tpot" in names:
-            found["tpot"] = _quantiles(tpot_parts(load, f), names["tpot"], 0.0, f.stable)
+            times = _quantiles(tpot_parts(load, f), names["tpot"], 0.0, f.stable)
+            # no request is slower than its longest gap could be
+            most = np.where(f.stable, np.maximum(longest_gap(load, f), f.tpot_s), np.inf)
+            found["tpot"] = {name: v if name == "mean" else np.minimum(v, most) for name, v in times.items()}
         if "e2e" in names:
             found["e2e"] = _quantiles([*first, *decode_parts(load, f)], names["e2e"], load.request_s, f.stable)
         if "tbt" in names:

@@ -1,0 +1,184 @@
+"""The best deployments looked at step by step: percentiles and goodput from the chain of their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.replay.settings import scheduler_kind
+from planner.roofline.step import StepWork, step_times
+from planner.search.aggregated import THREADS
+from planner.search.judge import judge
+from planner.search.loaded import limits_s
+from planner.search.ranking import objective
+from planner.search.rejections import Rejections, nearest_misses
+from planner.search.selection import COLUMNS, Feasible, Key, distinct, ranked
+from planner.search.setup import Setup
+from planner.search.table import Deployments, Outcome, Workers
+from planner.serving.open_loop import WorkerLoad, flow
+from planner.serving.rows import put
+from planner.serving.stepwise import StepCurves, Stepwise, applies, stepwise
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+REFINED = 12
+"""Deployments of a plan that are looked at, best first."""
+LOOKED_AT = 200
+"""Nearest misses among which those are sought."""
+NEAR = 1.5
+"""Factor by which a latency may exceed its limit by the closed forms and still be looked at."""
+OCCUPANCIES, REACH = 12, 6.0
+"""Decode steps evaluated: so many, up to REACH times the mean occupancy."""
+FEWEST_OCCUPANCIES = 16.0
+PROMPT_STEPS, FINER = 20, 1.6
+"""Steps with prompts evaluated: so many parts of the token budget, the k-th at (k / PROMPT_STEPS)^FINER of it."""
+LONGER_CONTEXT = 1.25
+
+
+def looked_at(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key], wanted: str) -> list[Deployments]:
+    """``tables`` with the first REFINED of ``keys`` refined, and as many near misses that would come before them.
+
+    The closed forms that judge every candidate may be off by some tens of percent: what misses a latency limit by less
+    than NEAR by them is looked at as well where it is better by the objective ``wanted`` than the first of ``keys``.
+    """
+    wide = [*keys[:REFINED], *_near_misses(tables, keys[0] if keys else None, wanted)]
+    out = list(tables)
+    for t, table in enumerate(tables):
+        rows = np.array([row for of, row in wide if of == t and row not in table.steps], dtype=np.int64)
+        if rows.size:
+            out[t] = refine(s, table, rows)
+    return out
+
+
+def _near_misses(tables: Sequence[Deployments], best: Key | None, wanted: str) -> list[Key]:
+    """Deployments that miss a latency limit by less than NEAR and are better than ``best``, best first; the nearest of
+    all where nothing is feasible.
+    """
+    missing = []
+    for table in tables:
+        r = table.rejections
+        of_latency = [k for k, name in enumerate(r.names) if name.startswith("slo_")]
+        open_ones = np.isin(r.code, of_latency) & table.outcome.stable
+        open_ones[list(table.steps)] = False
+        missing.append(open_ones)
+    if best is None:
+        nearest = (nearest_misses(t.rejections, t.gpus, LOOKED_AT) for t in tables)
+        rows = (found[there[found]][:REFINED] for found, there in zip(nearest, missing, strict=True))
+        return [(t, int(row)) for t, found in enumerate(rows) for row in found]
+    goal = objective(wanted)
+    sign, column = 1.0 if goal.direction == "min" else -1.0, COLUMNS[goal.column]
+    bound = sign * float(np.asarray(column(tables[best[0]]))[best[1]])
+    near = []
+    for table, close in zip(tables, missing, strict=True):
+        r = table.rejections
+        better = sign * np.asarray(column(table), dtype=float) < bound - 1e-6 * abs(bound)
+        chosen = close & better & (r.needed < NEAR * r.available)
+        near.append(replace(table, rejections=replace(r, code=np.where(chosen, -1, 0))))
+    return distinct(near, ranked(Feasible(near), wanted), REFINED)
+
+
+def refine(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
+    """The table with latencies, goodput and verdict of these rows from their steps.
+
+    Split deployments, closed loops and workers that :func:`planner.serving.stepwise.applies` leaves out stay as they
+    are.
+    """
+    if d.prefill is not None or d.loaded is None or d.loaded.loop is not None:
+        return d
+    load = d.loaded.worker.take(rows)
+    found = flow(load)
+    which = np.flatnonzero(applies(load, found))
+    if not which.size:
+        return d
+    rows, load = rows[which], load.take(which)
+    found = flow(load)
+    curves = step_curves(s, d.decode.take(rows), load)
+    chunked = s.scenario.engine.options.chunked_prefill
+    whole = not (scheduler_kind(s.scenario.engine.name).chunked if chunked is None else chunked)
+    with ThreadPoolExecutor(THREADS) as pool:
+        steps = list(pool.map(lambda k: stepwise(load, found, curves, k, whole), range(rows.size)))
+    return _updated(s, d, rows, steps)
+
+
+def _updated(s: Setup, d: Deployments, rows: IntArray, steps: Sequence[Stepwise]) -> Deployments:
+    o = d.outcome
+    latency = dict(o.latency)
+    for metric, level in latency:
+        values = np.array([one.seconds(metric, level) for one in steps])
+        latency[(metric, level)] = put(latency[(metric, level)], rows, values)
+    good = np.array([one.good_part(limits_s(s)) for one in steps]) * (1.0 - o.rejection[rows])
+    outcome = replace(
+        o,
+        latency=latency,
+        ttft_s=put(o.ttft_s, rows, np.array([one.seconds("ttft", "mean") for one in steps])),
+        tpot_s=put(o.tpot_s, rows, np.array([one.seconds("tpot", "mean") for one in steps])),
+        goodput_rps=put(o.goodput_rps, rows, o.throughput_rps[rows] * good),
+    )
+    known = {**d.steps, **dict(zip(rows.tolist(), steps, strict=True))}
+    return replace(d, outcome=outcome, rejections=_judged(s, d, outcome, rows), steps=known)
+
+
+def _judged(s: Setup, d: Deployments, outcome: Outcome, rows: IntArray) -> Rejections:
+    """Verdict with ``rows`` judged again, apart from those that do not fit memory."""
+    before = d.rejections
+    rows = rows[(before.code[rows] < 0) | (before.code[rows] != _code(before, "memory"))]
+    found = judge(s, d.decode.take(rows), None, outcome.take(rows), ())
+    names = [*before.names, *(name for name in found.names if name not in before.names)]
+    code = np.array([*(names.index(name) for name in found.names), -1])[found.code]
+    return Rejections(
+        tuple(names),
+        put(before.code, rows, code),
+        put(before.needed, rows, found.needed),
+        put(before.available, rows, found.available),
+    )
+
+
+def _code(rejections: Rejections, name: str) -> int:
+    """Position of a reason; -2 where no candidate has it."""
+    return rejections.names.index(name) if name in rejections.names else -2
+
+
+def step_curves(s: Setup, w: Workers, load: WorkerLoad) -> StepCurves:
+    """Step times of workers at every occupancy and every number of prompt tokens, (n,) workers with one queue each."""
+    n = len(w)
+    pause = s.scheduler.policy == "prefill_first"
+    running = np.maximum(w.concurrency, 1.0)
+    context = float(s.traffic.mean_context)
+    new, cached = float(s.traffic.new_tokens), float(s.traffic.cached_tokens)
+
+    def decode(requests: Array, tokens: float) -> Array:
+        return _seconds(w, StepWork(requests.ravel(), np.full(requests.size, tokens)), requests.shape[1])
+
+    most = np.maximum(REACH * running, FEWEST_OCCUPANCIES)
+    occupancy = np.exp(np.linspace(0.0, 1.0, OCCUPANCIES) * np.log(most)[:, None])
+    here, longer = (decode(running[:, None], f * context)[:, 0] for f in (1.0, LONGER_CONTEXT))
+
+    parts = (np.arange(PROMPT_STEPS + 1) / PROMPT_STEPS) ** FINER
+    budget = np.broadcast_to(load.budget, n)
+    tokens = np.maximum(budget[:, None] * new * parts, 1.0)
+    # Attention of a token to those before it, averaged over tokens: long prompts have more of them, and deeper ones.
+    sequences = np.maximum(tokens / (new * np.minimum(budget, 1.0))[:, None], 1.0)
+    depth = 0.5 * new * (1.0 + load.prompts.scv)
+    past = cached + np.maximum(depth - 0.5 * tokens / sequences, 0.0)
+    riding = np.zeros_like(tokens) if pause else np.broadcast_to(running[:, None], tokens.shape)
+    flat = [v.ravel() for v in (riding, tokens, sequences, past)]
+    work = StepWork(flat[0], np.full(tokens.size, context), flat[1], flat[2], flat[3], flat[1])
+    return StepCurves(
+        occupancy,
+        decode(occupancy, context),
+        (longer - here) / np.log(LONGER_CONTEXT),
+        tokens / new,
+        _seconds(w, work, tokens.shape[1]),
+    )
+
+
+def _seconds(w: Workers, work: StepWork, each: int) -> Array:
+    """Seconds of ``each`` steps of every worker, (n, each)."""
+    rows = np.repeat(np.arange(len(w)), each)
+    times = step_times(w.hardware.ctx, w.layouts.take(rows), work, w.two_batch[rows], w.deepep[rows])
+    return np.asarray(times.total).reshape(len(w), each)

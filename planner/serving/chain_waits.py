@@ -1,0 +1,134 @@
+"""Waits and times to first token in a chain of steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.serving.length_shape import LengthShape
+from planner.serving.step_chain import Chain, Steps
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+ELAPSED, ELAPSED_SHARES = (0.5 - 0.5 / 3**0.5, 0.5 + 0.5 / 3**0.5), (0.5, 0.5)
+"""Part of a step that is over when a request arrives: Gauss points of the uniform law."""
+LEVELS = np.concatenate([np.linspace(0.0, 0.9, 16), [0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0]])
+"""Probabilities between which one prompt stands for all, finer in the tail."""
+CELLS = 512
+"""Cells of a distribution of times, even in the logarithm."""
+GROUPS = np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 0.99, 1.0])
+"""Probabilities of the time to first token between which what follows is taken together."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """A distribution: seconds in ascending order, and the part of requests at most that late, (m,) each."""
+
+    seconds: Array
+    below: Array
+    mean: float
+
+    def quantile(self, p: float) -> float:
+        return float(np.interp(p, self.below, self.seconds))
+
+    def within(self, limit_s: float) -> float:
+        """Part of at most ``limit_s``."""
+        return float(np.interp(limit_s, self.seconds, self.below, left=0.0, right=1.0))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Requests of like time to first token."""
+
+    share: float
+    first_s: float
+    """Mean time from arrival to first token, of the worker's steps only."""
+    before_s: float
+    """Of it, the time until the step starts in which the first token is computed."""
+    last_s: float
+    """Length of that step."""
+    room: float
+    """Prompt work of later requests that this step has room for, in mean prompts."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Times before the first token."""
+
+    first: Times
+    start: Times
+    """From arrival to the first step that carries the prompt."""
+    groups: tuple[Group, ...]
+    """Quickest first."""
+
+
+def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
+    """Times before the first token of requests whose prompts take the room ``size`` at the levels :func:`middles`."""
+    grid, arrivals = chain.grid, chain.arrivals
+    lengths, shares = size, np.diff(LEVELS)
+    last = grid.full
+    elapsed, weights = [], []
+    own_seconds = chain.seconds[: last + 1]
+    within = chain.work.within(np.concatenate([u * own_seconds for u in ELAPSED]))
+    seen = (within * arrivals.rates[:, None]).sum(axis=2).reshape(len(ELAPSED), last + 1, arrivals.rates.size, -1)
+    running = chain.running * chain.seconds[:, None]
+    for u, share, look in zip(ELAPSED, ELAPSED_SHARES, seen, strict=True):
+        rows = share * np.einsum("ij,ija->ia", running, look[grid.distinct])
+        landed = np.matmul(rows[:, None, :], grid.landing)[:, 0, :]
+        by_step = np.zeros((last + 1, grid.points.size))
+        by_step[:last] = landed[:last]
+        by_step[last] = landed[last:].sum(axis=0)
+        weights.append(np.maximum(by_step, 0.0))
+        elapsed.append((1.0 - u) * own_seconds)
+    residual = np.concatenate(elapsed)  # (2 (M + 1),)
+    mass = np.concatenate(weights)  # (2 (M + 1), G)
+    idle = float(np.sum(chain.starting[0] * chain.idle))
+    mass = np.vstack([mass, np.zeros(grid.points.size)])
+    mass[-1, 0] = idle
+    residual = np.append(residual, 0.0)
+    row, column = np.nonzero(mass > 1e-7 * mass.sum())
+    left, ahead = residual[row][:, None], (grid.points[column] * chain.unit)[:, None]
+    weight = (mass[row, column][:, None] * shares).ravel()
+
+    whole = ahead + lengths
+    before = np.ceil(whole / steps.budget - 1e-9) - 1.0
+    rest = whole - before * steps.budget
+    full = float(chain.seconds[last])
+    since = left + before * full
+    table = np.linspace(0.0, float(since.max()), 200)
+    more = np.maximum(np.interp(since, table, arrivals.counts(table)), 1e-12)
+    room = np.maximum(steps.budget - rest, 1e-9)
+    joined = -room * np.expm1(-more / room)
+    own = steps.of(rest + joined)
+    first = (since + own).ravel()
+    start = np.broadcast_to(left + np.floor(ahead / steps.budget + 1e-9) * full, whole.shape).ravel()
+    first_times, cell = times(first, weight)
+    place = np.append(0.0, first_times.below)[cell]
+    group = np.clip(np.searchsorted(GROUPS, place, side="right") - 1, 0, GROUPS.size - 2)
+    sums = [np.bincount(group, weight * v.ravel(), GROUPS.size - 1) for v in (first, since, own, room)]
+    total = np.bincount(group, weight, GROUPS.size - 1)
+    groups = tuple(
+        Group(float(total[k] / weight.sum()), *(float(s[k] / total[k]) for s in sums))
+        for k in range(GROUPS.size - 1)
+        if total[k] > 0.0
+    )
+    return Waits(first_times, times(start, weight)[0], groups)
+
+
+def middles() -> Array:
+    """Levels of the prompts that :func:`waits` looks at."""
+    return 0.5 * (LEVELS[1:] + LEVELS[:-1])
+
+
+def times(seconds: Array, weight: Array) -> tuple[Times, IntArray]:
+    """Weighted times as a distribution, and the cell of each."""
+    low, high = max(float(seconds.min()), 1e-6), max(float(seconds.max()), 2e-6)
+    edges = np.geomspace(low * 0.999, high * 1.001, CELLS + 1)
+    cell = np.clip(((np.log(np.maximum(seconds, low)) - np.log(edges[0])) / np.log(edges[1] / edges[0])), 0, CELLS - 1)
+    index = cell.astype(np.int64)
+    below = np.cumsum(np.bincount(index, weight, CELLS))
+    mean = float(seconds @ weight / below[-1])
+    return Times(edges[1:], below / below[-1], mean), index

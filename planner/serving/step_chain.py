@@ -1,0 +1,199 @@
+"""The steps of a worker as a Markov chain: how much prompt work waits when a step starts.
+
+A step takes the prompt tokens that wait, up to the token budget T, and lasts S(tokens) seconds; what arrives meanwhile
+waits for the next one: b' = (b - T)+ + arrivals in S(min(b, T)). This is a queue with bulk service of at most T (Bailey
+1954) whose service time depends on the bulk; with gaps that are a mixture of exponentials (:class:`Arrivals`) the state
+is (b, kind of the gap under way). It holds for engines that mix prompts with decodes, where S contains the decodes, and
+for those that pause decodes, where S(0) is a decode step and the others have prompts alone.
+
+Work is counted in prompts of mean length. b lies on a grid, fine below T and coarser above; a landing between its
+points is shared among three of them so that mean and variance of a step's change stay (quadratic interpolation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.serving.arrival_phases import Arrivals, WorkArrivals
+from planner.serving.length_shape import LengthShape
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+FINE = 256
+"""Points of the even grid that arriving work is counted on."""
+WIDTH, MOST_IN_BUDGET = 0.22, 64
+"""Width of a point in mean prompts, and most points below the token budget."""
+HELD = 25.0
+"""Mean prompts that the even grid reaches at least."""
+REACHES = (12, 40, 120, 360)
+"""Token budgets that the coarse grid reaches."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points of b in units of an even grid; the same for all workers of one shape."""
+
+    budget: int
+    """Even points of a token budget."""
+    points: IntArray
+    """(G,), ascending from 0."""
+    full: int
+    """Index of the point at the token budget."""
+    landing: Array
+    """Shares of landing at even point ``a`` beyond what a step from point ``i`` leaves, (G, FINE, G)."""
+
+    @property
+    def distinct(self) -> IntArray:
+        """Index of each point's step: all above the budget last as long as the one at it, (G,)."""
+        return np.minimum(np.arange(self.points.size), self.full)
+
+
+@lru_cache(maxsize=64)
+def grid_of(budget: int, reach: int) -> Grid:
+    """Grid of a token budget of ``budget`` even points, up to ``reach`` budgets."""
+    points = [0]
+    while points[-1] < budget:
+        points.append(min(points[-1] + max(1, points[-1] // 6), budget))
+    full = len(points) - 1
+    for upto, step in ((2, budget // 4), (6, budget // 2), (16, budget), (40, 2 * budget), (reach, 4 * budget)):
+        while points[-1] < min(upto, reach) * budget:
+            points.append(points[-1] + max(1, step))
+    found = np.array(points, dtype=np.int64)
+    landing = _shares(found, int(found[-1]) + FINE)
+    left = np.maximum(found - budget, 0)
+    return Grid(budget, found, full, np.stack([landing[a : a + FINE] for a in left]))
+
+
+def _shares(points: IntArray, size: int) -> Array:
+    """Weights of quadratic interpolation of even points 0..size - 1 on ``points``; the last point takes all beyond."""
+    at = np.minimum(np.arange(size), points[-1]).astype(float)
+    above = np.minimum(np.searchsorted(points, at), points.size - 1)
+    below = np.maximum(above - 1, 0)
+    nearest = np.where(at - points[below] < points[above] - at, below, above)
+    middle = np.clip(nearest, 1, points.size - 2)
+    a, b, c = (points[middle + k].astype(float) for k in (-1, 0, 1))
+    out = np.zeros((size, points.size))
+    rows = np.arange(size)
+    out[rows, middle - 1] = (at - b) * (at - c) / ((a - b) * (a - c))
+    out[rows, middle] = (at - a) * (at - c) / ((b - a) * (b - c))
+    out[rows, middle + 1] = (at - a) * (at - b) / ((c - a) * (c - b))
+    return out
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a worker's steps take."""
+
+    budget: float
+    """Token budget in mean prompts."""
+    tokens: Array
+    """Prompt tokens of a step in mean prompts, ascending, (k,), and its seconds."""
+    seconds: Array
+    decode_s: float
+    """A step without prompts."""
+
+    def of(self, tokens: Array) -> Array:
+        """Seconds of steps with prompt ``tokens``."""
+        return np.interp(tokens, self.tokens, self.seconds)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The steps of a worker in steady state. States are (point of b, kind of gap), (G, J)."""
+
+    grid: Grid
+    unit: float
+    """Mean prompts of an even point."""
+    work: WorkArrivals
+    seconds: Array
+    """Length of the step from each point, (G,)."""
+    moves: Array
+    """Chances of the next state where the worker decodes, (G * J, G * J)."""
+    starting: Array
+    """Part of the steps that start in a state, (G, J)."""
+    idle: Array
+    """Chance that a step without prompts has no decodes either and the worker waits for an arrival, (J,)."""
+
+    @property
+    def arrivals(self) -> Arrivals:
+        return self.work.arrivals
+
+    @property
+    def running(self) -> Array:
+        """``starting`` without the idle ones, (G, J)."""
+        out = self.starting.copy()
+        out[0] *= 1.0 - self.idle
+        return out
+
+    @property
+    def waiting_s(self) -> float:
+        """Mean seconds of waiting for an arrival before a step starts."""
+        return float(np.sum(self.starting[0] * self.idle / self.arrivals.rates))
+
+    @property
+    def cycle_s(self) -> float:
+        """Mean seconds from one start of a step to the next."""
+        return float(self.running.sum(axis=1) @ self.seconds) + self.waiting_s
+
+    @property
+    def idle_part(self) -> float:
+        """Part of the time without a request."""
+        return self.waiting_s / self.cycle_s
+
+
+def even_points(budget: float) -> int:
+    """Even points of a token budget of ``budget`` mean prompts."""
+    wanted = int(np.clip(round(budget / WIDTH), 2, MOST_IN_BUDGET))
+    return max(2, min(wanted, int(budget * FINE / HELD)))
+
+
+def chain_of(arrivals: Arrivals, lengths: Array, steps: Steps, alone_s: float, reach: float) -> Chain:
+    """The chain of a worker; ``lengths`` are the probabilities of prompt lengths on its even grid.
+
+    ``alone_s``: time for which a request stays in an otherwise empty worker; where a gap under way has lasted longer,
+    the worker is idle. ``reach``: token budgets that may wait.
+    """
+    points = even_points(steps.budget)
+    grid = grid_of(points, next((r for r in REACHES if r >= reach), REACHES[-1]))
+    unit = steps.budget / points
+    seconds = steps.of(np.minimum(grid.points, points) * unit)
+    seconds[0] = steps.decode_s
+    work = WorkArrivals(arrivals, lengths)
+    kinds, size = arrivals.rates.size, grid.points.size
+    within = work.within(seconds[: grid.full + 1])
+    moves = np.empty((size, kinds, size, kinds))
+    for i in range(size):
+        moves[i] = np.moveaxis(within[min(i, grid.full)] @ grid.landing[i], 1, 2)
+    # In steady state a gap of kind j has lasted longer than ``alone_s`` with this probability.
+    empty = np.exp(-arrivals.rates * alone_s)
+    idle = empty * steps.decode_s / (empty * steps.decode_s + (1.0 - empty) / arrivals.rates)
+    decoding = moves.reshape(size * kinds, size * kinds)
+    decoding /= decoding.sum(axis=1, keepdims=True)
+    whole = decoding.copy()
+    arriving = (lengths @ grid.landing[0])[:, None] * arrivals.shares
+    whole[:kinds] = (1.0 - idle)[:, None] * whole[:kinds] + idle[:, None] * arriving.ravel() / arriving.sum()
+    starting = np.maximum(_steady(whole), 0.0).reshape(size, kinds)
+    return Chain(grid, unit, work, seconds, decoding, starting / starting.sum(), idle)
+
+
+def _steady(moves: Array) -> Array:
+    """Stationary probabilities of a chain."""
+    system = moves.T - np.eye(moves.shape[0])
+    system[-1] = 1.0
+    wanted = np.zeros(moves.shape[0])
+    wanted[-1] = 1.0
+    return np.asarray(np.linalg.solve(system, wanted), dtype=float)
+
+
+def spread_lengths(shape: LengthShape, size: Array, unit: float) -> Array:
+    """Probabilities of the lengths ``size`` (one for each value of ``shape``) on the even grid, means kept, (FINE,)."""
+    at = np.minimum(size / unit, FINE - 1.0)
+    low = np.minimum(at.astype(np.int64), FINE - 2)
+    part = at - low
+    found = np.bincount(low, shape.weights * (1.0 - part), FINE) + np.bincount(low + 1, shape.weights * part, FINE)
+    return np.asarray(found)

@@ -1,0 +1,255 @@
+"""Percentiles of a worker under load from the chain of its steps, for the few deployments that are written out.
+
+The search judges every candidate by the closed forms of :mod:`planner.serving.latency`. Those that are left get this
+numerical model of the same worker: its step times at every occupancy and every number of prompt tokens instead of lines
+through two points, and the steps as a Markov chain (:mod:`planner.serving.step_chain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from planner.serving.arrival_phases import Arrivals
+from planner.serving.chain_gaps import ATOM_SHARES, DecodeSpread, Gaps, gaps
+from planner.serving.chain_waits import Times, Waits, middles, times, waits
+from planner.serving.gaps import lifetime_average
+from planner.serving.latency import METRICS, LoadResult
+from planner.serving.length_shape import LengthShape
+from planner.serving.open_loop import Flow, WorkerLoad
+from planner.serving.quantiles import LEVELS, gamma_quantile, normal
+from planner.serving.queues import fano
+from planner.serving.slots import slot_part
+from planner.serving.step_chain import Steps, chain_of, even_points, spread_lengths
+
+Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+PRESENT = np.concatenate([np.linspace(0.02, 0.94, 24), [0.96, 0.98, 0.99, 0.997]])
+"""Probabilities of the requests in a worker that decode steps are evaluated at."""
+PRESENT_SHARES = np.diff(np.concatenate([[0.0], 0.5 * (PRESENT[1:] + PRESENT[:-1]), [1.0]]))
+MARGIN, DELAYED = 4.0, 12.0
+"""Work that may wait: so many token budgets, and so many mean waits of those that wait, where the chain ends."""
+ROUNDS = 8
+"""Rounds of the fixed point of the requests in a worker."""
+RARELY_FULL = 0.01
+"""Part of requests that wait for a KV slot up to which the wait is left out."""
+LEAST_LEFT = 0.05
+"""Least part of the steps' speed that is left to feedback from the requests in the worker."""
+
+
+@dataclass(frozen=True)
+class StepCurves:
+    """Step times of n workers."""
+
+    occupancy: Array
+    """Requests in a decode step, ascending, (n, k), and its seconds."""
+    decode_s: Array
+    context_s: Array
+    """Seconds that a decode step at the mean occupancy grows by for each doubling (e-fold) of all contexts, (n,)."""
+    tokens: Array
+    """Prompt tokens of a step in mean prompts, ascending, (n, p), and its seconds beside the mean decodes."""
+    prompt_s: Array
+
+    def take(self, rows: NDArray[np.int64]) -> StepCurves:
+        return StepCurves(
+            self.occupancy[rows], self.decode_s[rows], self.context_s[rows], self.tokens[rows], self.prompt_s[rows]
+        )
+
+
+@dataclass(frozen=True)
+class Stepwise:
+    """One worker by its steps."""
+
+    waits: Waits
+    gaps: Gaps
+    whole: Times
+    request_s: float
+
+    def seconds(self, metric: str, level: str) -> float:
+        """A metric of METRICS at "mean" or a percentile."""
+        if metric == "tpot":
+            means = self.gaps.by_request
+            return means.mean_s if level == "mean" else means.quantile(LEVELS[level])
+        found: Times = {
+            "wait": self.waits.start,
+            "ttft": self.waits.first,
+            "tbt": self.gaps.every,
+            "e2e": self.whole,
+        }[metric]
+        value = found.mean if level == "mean" else found.quantile(LEVELS[level])
+        return value + (self.request_s if metric in ("ttft", "e2e") else 0.0)
+
+    def good_part(self, limits: Mapping[str, Mapping[str, float]]) -> float:
+        """Part of served requests within every limit (seconds by metric and by "mean" or percentile).
+
+        TTFT and the gaps after it go together through what waits behind a request: the parts are multiplied within a
+        group of requests of like TTFT, not over all. A request keeps to a limit on TBT at p where that part of its gaps
+        does, by the normal limit of a binomial count.
+        """
+        from scipy.special import ndtr
+
+        means = self.gaps.by_request
+        kept = np.ones(means.shares.shape)
+        first = np.ones(means.shares.shape[0])
+        sizes = np.array([g.share for g in self.waits.groups])
+        before = np.concatenate([[0.0], np.cumsum(sizes)[:-1]])
+        for metric, by_level in limits.items():
+            for level, limit in by_level.items():
+                if level == "mean":
+                    kept *= float(self.seconds(metric, "mean") <= limit)
+                elif metric == "ttft":
+                    part = (self.waits.first.within(limit - self.request_s) - before) / sizes
+                    first = np.minimum(first, np.clip(part, 0.0, 1.0))
+                elif metric == "tpot":
+                    kept = np.minimum(kept, means.within(limit))
+                elif metric == "tbt":
+                    inside, count = self.gaps.every.within(limit), means.gaps
+                    deviation = np.sqrt(max(inside * (1.0 - inside), 1e-12) * count)
+                    kept = np.minimum(kept, ndtr(((inside - LEVELS[level]) * count + 0.5) / deviation))
+                elif metric == "e2e":
+                    left = limit - self.request_s - np.array([g.first_s for g in self.waits.groups])
+                    allowed = left[:, None, None] / means.gaps[None, :, None]
+                    kept = np.minimum(kept, np.sum((means.atoms() <= allowed) * ATOM_SHARES, axis=-1))
+        return float(np.sum(means.shares * kept * first[:, None]))
+
+
+def applies(load: WorkerLoad, f: Flow) -> BoolArray:
+    """Where the chain describes a worker, (n,): stable, one queue of prompts (no attention-DP ranks side by side), gaps
+    between arrivals no smoother than Poisson, KV slots that hardly ever run out."""
+    slots = slot_part(load, f).chance
+    assert slots is not None
+    found = f.stable & (load.lanes <= 1.0) & (load.arrival_cv >= 0.99) & (f.prompt_work_s > 0.0)
+    return np.asarray(found & (slots < RARELY_FULL))
+
+
+def stepwise(load: WorkerLoad, f: Flow, curves: StepCurves, row: int, whole_prompts: bool) -> Stepwise:
+    """The worker at position ``row``; ``whole_prompts`` where the engine does not split a prompt that fits a step."""
+
+    def at(values: ArrayLike) -> float:
+        return float(np.broadcast_to(values, f.occupancy.shape)[row])
+
+    pause, rate = bool(at(load.decodes_pause)), at(load.rate_rps)
+    arrivals = Arrivals.of(rate, at(load.arrival_cv))
+    budget = _whole_budget(at(load.budget), load.prompts) if whole_prompts else at(load.budget)
+    tokens, seconds = curves.tokens[row], curves.prompt_s[row]
+    full = float(np.interp(budget, tokens, seconds))
+    further = max(load.outputs.mean - 1.0, 1.0)
+
+    # Room of a prompt of x mean lengths: time it takes of full steps, in those of a prompt of mean length.
+    squared = at(load.quadratic_share)
+    linear = budget * float(seconds[-1] - seconds[0]) / float(tokens[-1] - tokens[0]) / full
+    growth = 1.0 + squared * load.prompts.scv
+
+    def room(x: Array) -> Array:
+        return linear * ((1.0 - squared) * x + squared * x * x) / growth + (1.0 - linear) * x
+
+    sizes = load.prompts.quantile(middles())
+    unit = budget / even_points(budget)
+    lengths = spread_lengths(load.prompts, room(load.prompts.values), unit)
+    lean_s = float(np.interp(1.0, tokens, seconds)) + further * float(curves.decode_s[row][0])
+    alone_s = 0.5 * (lean_s + at(f.residence_s))
+    delayed = at(f.backlog.mean) / max(at(f.backlog.probability), 1e-9)
+    reach = MARGIN + DELAYED * delayed / full
+
+    added_s, idle = at(f.prefill_share) / rate, float(arrivals.lasting @ np.exp(-arrivals.rates * alone_s))
+    for _ in range(2):
+        spread = _decode_spread(load, f, curves, row, added_s, idle)
+        steps = Steps(budget, tokens, seconds, spread.step_s)
+        chain = chain_of(arrivals, lengths, steps, alone_s, reach)
+        beyond = chain.seconds[1:] - (0.0 if pause else steps.decode_s)
+        added_s = float(chain.running[1:].sum(axis=1) @ beyond) / chain.cycle_s / rate
+        idle = chain.idle_part
+    before = waits(chain, steps, load.prompts, room(sizes))
+    work_s = unit * float(seconds[-1] - seconds[0]) / float(tokens[-1] - tokens[0])
+    after = gaps(chain, before.groups, load.outputs, spread, work_s, pause)
+    return Stepwise(before, after, _whole(before, after), at(load.request_s))
+
+
+def _decode_spread(
+    load: WorkerLoad, f: Flow, curves: StepCurves, row: int, added_s: float, idle: float
+) -> DecodeSpread:
+    """Decode steps of a worker whose prompts add ``added_s`` seconds each and that is ``idle`` for a part of the time.
+
+    With n requests in the worker each stays T = (O - 1) D(n) + n w, as the prompts of all that came meanwhile take
+    their w: the number that came in T is n again. Its variance over mean is z / (1 - L (slope (O - 1) + w)) as in
+    :func:`planner.serving.open_loop.flow`; while the worker is busy it is taken as gamma distributed, with the mean
+    that passes the load, E[n / (D + n w / (O - 1))] = L (O - 1). Tokens see it weighted by n / (D + n w / (O - 1)),
+    steps by 1 / (D + n w / (O - 1)). The mean context of n requests varies by 1 / n of that of one.
+    """
+
+    def at(values: ArrayLike) -> float:
+        return float(np.broadcast_to(values, f.occupancy.shape)[row])
+
+    def step(requests: Array) -> Array:
+        return np.interp(np.log(np.maximum(requests, 1.0)), np.log(curves.occupancy[row]), curves.decode_s[row])
+
+    rate, further = at(load.rate_rps), max(load.outputs.mean - 1.0, 1.0)
+    each_s = added_s / further
+    levels = normal(PRESENT)
+    busy = 1.0 - idle
+    mean, passed = at(f.occupancy) / busy, rate * further / busy
+    for _ in range(ROUNDS):
+        low, high = 0.8 * mean, 1.2 * mean + 1.0
+        slope = float(step(np.array(high)) - step(np.array(low))) / (high - low)
+        present = float(fano(at(load.arrival_cv), busy * mean))
+        bursts = 1.0 + (present - 1.0) * load.outputs.overlap
+        left = max(1.0 - rate * (slope * further + added_s), LEAST_LEFT)
+        variance = max(mean * bursts / left - idle * mean**2, mean)
+        requests = gamma_quantile(np.array(mean), np.array(variance), levels)
+        seconds = step(requests)
+        gap = seconds + requests * each_s
+        mean *= passed / float(requests / gap @ PRESENT_SHARES)
+    tokens = PRESENT_SHARES * requests / gap
+    tokens /= tokens.sum()
+    seen = float(seconds @ tokens)
+    by_requests = float(np.square(seconds - seen) @ tokens)
+    by_context = curves.context_s[row] ** 2 * _context_scv(load) / max(mean, 1.0)
+    wider = np.sqrt(1.0 + by_context / max(by_requests, 1e-18)) if by_requests > 0.0 else 1.0
+    each = np.maximum(seen + (seconds - seen) * wider, 0.5 * float(seconds.min()))
+    own = (by_requests + by_context) * float(lifetime_average(np.array(left))) / (1.0 - rate * added_s) ** 2
+    steps = PRESENT_SHARES / gap
+    return DecodeSpread(each, tokens, seen, float(seconds @ steps / steps.sum()), own, (bursts - 1.0) / bursts)
+
+
+def _context_scv(load: WorkerLoad) -> float:
+    """Squared CV of the context of a decoding request: its prompt, and a uniform part of an output weighted by its
+    length."""
+    out = load.outputs
+    grown = 0.5 * out.moment(2) * out.mean
+    spread = out.moment(3) / 3.0 * out.mean**2 - grown**2
+    prompt = load.prompts.mean
+    return (load.prompts.scv * prompt**2 + spread) / (prompt + grown) ** 2
+
+
+def _whole_budget(budget: float, prompts: LengthShape) -> float:
+    """What whole prompts use of a token budget: a whole number of fixed ones, else all but what the next one lacks."""
+    if prompts.scv < 1e-9:
+        return max(float(np.floor(budget + 1e-9)), 1.0)
+    return max(budget - 0.5 * (1.0 + prompts.scv), min(budget, 1.0))
+
+
+def _whole(before: Waits, after: Gaps) -> Times:
+    """From arrival to the last token: time to first token of a group and the gaps that its requests see."""
+    means = after.by_request
+    first = np.array([g.first_s for g in before.groups])
+    seconds = first[:, None, None] + means.atoms() * means.gaps[None, :, None]
+    return times(seconds.ravel(), (means.shares[..., None] * ATOM_SHARES).ravel())[0]
+
+
+def with_stepwise(result: LoadResult, row_of: Mapping[int, Stepwise]) -> LoadResult:
+    """The result with these rows' percentiles from their steps; percentiles that it does not have stay out."""
+    found: dict[str, Any] = {}
+    for metric in METRICS:
+        columns = dict(getattr(result, metric))
+        for name in columns:
+            values = np.array(columns[name])
+            for row, one in row_of.items():
+                values[row] = one.seconds(metric, name)
+            columns[name] = values
+        found[metric] = columns
+    return replace(result, **found)
