@@ -75,8 +75,9 @@ class StepCoefficients:
     """Further launch time of a layer with routed experts."""
     qk_norm_kernels: float
     latent_kernels: float
+    indexer_kernels: float
     linear_attention_kernels: float
-    """Further small kernels of a layer with norms of queries and keys, latent or linear attention, in a plain one's."""
+    """Further small kernels of a layer with q and k norms, latent, sparse or linear attention, in a plain one's."""
     elementwise_passes: float
     """Reads and writes of the hidden state by those small kernels, per layer."""
     stream_efficiency: float
@@ -153,6 +154,7 @@ def coefficients_from(
         marks=tuple(marks),
         qk_norm_kernels=_assumed(assumed, "qk_norm_kernels"),
         latent_kernels=_assumed(assumed, "latent_kernels"),
+        indexer_kernels=_assumed(assumed, "indexer_kernels"),
         linear_attention_kernels=_assumed(assumed, "linear_attention_kernels"),
         elementwise_passes=_assumed(assumed, "elementwise_passes"),
         stream_efficiency=_assumed(assumed, "stream_efficiency"),

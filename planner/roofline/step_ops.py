@@ -116,7 +116,7 @@ def kernel_layers(ctx: StepContext) -> float:
         spec = attention.spec
         extra = 0.0
         if isinstance(spec, MlaAttention):
-            extra = c.latent_kernels
+            extra = c.latent_kernels + (c.indexer_kernels if spec.indexer else 0.0)
         elif isinstance(spec, LinearAttention):
             extra = c.linear_attention_kernels
         elif spec.qk_norm != "none":
@@ -165,9 +165,7 @@ def experts_s(
         ctx.expert_skew,
         ctx.coefficients.placement_residual,
     )
-    pairs, touched = op.rank_load(
-        group_tokens, spec.experts_per_token, spec.experts, layouts.ep, load, ctx.expert_skew
-    )
+    pairs, touched = op.rank_load(group_tokens, spec.experts_per_token, spec.experts, layouts.ep, load, ctx.expert_skew)
     routed = group_tokens * spec.experts_per_token
     width = spec.expert_intermediate_size / layouts.moe_tp.astype(float)
     matrix = ctx.program.hidden * op.GATED_MATRICES

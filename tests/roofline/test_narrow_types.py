@@ -19,8 +19,8 @@ from planner.roofline.step import StepContext, StepWork, step_times
 Array = np.ndarray
 
 TOLERANCE = 1.4
-"""Beside what the curves say: two standard deviations of the difference of two data types' calibrated factors (0.12 each
-in the logarithm, e2e_prior.yaml): exp(2 x 0.12 x sqrt 2) = 1.4."""
+"""Beside what the curves say: two standard deviations of the difference of two types' calibrated factors (0.12 each in
+the logarithm, e2e_prior.yaml): exp(2 x 0.12 x sqrt 2) = 1.4."""
 PER_TENSOR = 1.15
 """Floors of narrow kernels and the pass that quantises their inputs, in steps that are short anyway."""
 WIDE = {"attention": "bf16", "dense_mlp": "bf16", "shared_experts": "bf16", "routed_experts": "bf16", "kv": "bf16"}

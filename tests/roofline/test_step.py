@@ -21,7 +21,7 @@ from planner.roofline.coefficients import (
     unit_coefficients,
 )
 from planner.roofline.program import program
-from planner.roofline.step import TERMS, StepContext, StepTimes, StepWork, launch_excess, step_times
+from planner.roofline.step import TERMS, StepContext, StepTimes, StepWork, kernel_layers, launch_excess, step_times
 
 MODEL = "qwen3-235b-a22b"
 DECODE = StepWork(np.array([32.0]), np.array([2048.0]))
@@ -156,3 +156,14 @@ def test_coefficients_that_stand_in_say_so(engine: str, generation: str, said: i
 
 def test_blackwell_ultra_takes_blackwell() -> None:
     assert replace(step_coefficients("vllm", "blackwell-ultra"), marks=()) == step_coefficients("vllm", "blackwell")
+
+
+def test_sparse_attention_runs_the_indexers_small_kernels_too() -> None:
+    coefficients = replace(unit_coefficients(), layer_overhead_s=1e-6)
+    counted = {}
+    for model in ("deepseek-v3", "deepseek-v3.2"):
+        spec = catalog().model(model)
+        ctx = replace(_context(), program=program(spec), coefficients=coefficients)
+        counted[model] = kernel_layers(ctx) / ctx.program.layers
+    assert counted["deepseek-v3"] == pytest.approx(1.0 + coefficients.latent_kernels)
+    assert counted["deepseek-v3.2"] == pytest.approx(counted["deepseek-v3"] + coefficients.indexer_kernels)
