@@ -42,7 +42,9 @@ def validate_command(
     predictions: Annotated[
         Path | None, typer.Option("--predictions", help="CSV to write, one row a run: measured, predicted, interval.")
     ] = None,
-    models: Annotated[Path | None, typer.Option("--models", help="Folder of further model YAML.")] = None,
+    models: Annotated[
+        Path | None, typer.Option("--models", help="Folder of further models: specification YAML or config.json files.")
+    ] = None,
     model: ModelOption = None,
     gpu: GpuOption = None,
     engine: EngineOption = None,
@@ -65,6 +67,8 @@ def validate_command(
     """
     from planner.evidence.importers.to_runs import Given
 
+    if predictions is not None and (predictions.is_dir() or not predictions.resolve().parent.is_dir()):
+        raise InputError("--predictions", str(predictions), "a file in a folder that exists")
     kind = profile_kind(file)
     given = Given(
         model=model,
@@ -137,9 +141,14 @@ def _validated(kind: str, file: Path, given: Given, known: Catalog) -> dict[str,
 
 @contextmanager
 def catalog_with_models(models: Path | None, overlay: Path | None) -> Iterator[Catalog]:
-    """The catalogue with the YAML files of a plain folder as further models, over a user's overlay if there is one."""
+    """The catalogue with the files of a plain folder as further models, over a user's overlay if there is one.
+
+    Files are specifications in YAML, or Hugging Face configurations in JSON.
+    """
     from planner.catalog import catalog as open_catalog
+    from planner.catalog import load_model
     from planner.catalog.loader import Catalog
+    from planner.scenario.safe_yaml import dump_yaml
 
     if models is None:
         yield open_catalog(overlay)
@@ -153,29 +162,22 @@ def catalog_with_models(models: Path | None, overlay: Path | None) -> Iterator[C
         own.mkdir()
         folders = [models]
         if below is not None:
-            folders = [below / "model_specs", below / "models", models]
+            folders = [p for p in (below / "model_specs", below / "models") if p.is_dir()] + [models]
             for entry in below.iterdir():
                 if entry.name not in ("models", "model_specs"):
                     (joined / entry.name).symlink_to(entry.resolve())
         linked: dict[str, Path] = {}
-        for path in (p for folder in folders for p in sorted(folder.glob("*.y*ml"))):
-            id = _model_id(path)
-            entry = own / f"{id}.yaml"
-            if id in linked and linked[id].parent == path.parent:
-                raise InputError(f"{path}: id", id, f"an id of its own: {linked[id].name} has this one")
-            linked[id] = path
-            entry.unlink(missing_ok=True)
-            entry.symlink_to(path.resolve())
+        for path in (p for folder in folders for p in sorted(folder.iterdir()) if p.suffix in MODEL_FILES):
+            spec = load_model(path)
+            if spec.id in linked and linked[spec.id].parent == path.parent:
+                raise InputError(f"{path}: id", spec.id, f"an id of its own: {linked[spec.id].name} has this one")
+            linked[spec.id] = path
+            text = dump_yaml(spec.model_dump(mode="json", exclude_none=True))
+            (own / f"{spec.id}.yaml").write_text(text, encoding="utf-8")
         yield Catalog(joined)
 
 
-def _model_id(path: Path) -> str:
-    """The id that a specification states: its file may have any name (``planner import-model --out``)."""
-    from planner.catalog.files import read_yaml
-    from planner.catalog.model_spec import ModelSpec
-    from planner.catalog.validation import validate
-
-    return validate(ModelSpec, read_yaml(path), str(path)).id
+MODEL_FILES = (".yaml", ".yml", ".json")
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

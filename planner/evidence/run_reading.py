@@ -111,6 +111,11 @@ def models_by_name(catalog: Catalog) -> dict[str, ModelSpec]:
     return loose | {s.hf_id.lower(): s for s in specs if s.hf_id} | {s.id: s for s in specs}
 
 
+def known_spec(known: Mapping[str, ModelSpec], model: str) -> ModelSpec | None:
+    """The specification of a model as runs name it: by its id, else by its architecture; None without one."""
+    return known.get(model.lower()) or known.get(architecture_name(model))
+
+
 def unreadable(runs: Runs, row: int) -> str | None:
     """Why a run cannot be predicted by its columns alone; None where it can."""
     serving = runs.text["serving"][row]

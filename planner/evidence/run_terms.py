@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from planner.catalog.loader import Catalog
 from planner.catalog.model_spec import ModelSpec
 from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
-from planner.errors import InputError, PlannerError, UnknownNameError
+from planner.errors import PlannerError, UnknownNameError
 from planner.evidence.intervals import curve_spread
+from planner.evidence.run_layouts import impossible_layouts, run_layouts
 from planner.evidence.run_predict import (
     CoefficientArrays,
     PhaseTerms,
@@ -25,16 +26,16 @@ from planner.evidence.run_predict import (
 from planner.evidence.run_reading import (
     ReadingRules,
     architecture_name,
+    known_spec,
     models_by_name,
     precision_of,
     reading_rules,
     unreadable,
 )
-from planner.evidence.runs import LAYOUT, Runs
+from planner.evidence.runs import Runs
 from planner.hardware.curves import curves
 from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
-from planner.layout.legality import require_possible
 from planner.memory.budget import memory_budget
 from planner.roofline.coefficients import COLUMNS, column_of, default_expert_skew, unit_coefficients
 from planner.roofline.program import program
@@ -92,9 +93,16 @@ def run_terms(
         groups.setdefault((*(runs.text[k][row] for k in keys), bench), []).append(row)
     parts: list[RunTerms] = []
     for key, rows in groups.items():
-        found, failed = _group_or_rows(runs, rows, key, catalog, known, rules)
-        parts += found
-        failures |= failed
+        spec, engine, serving = known_spec(known, key[0]), key[2], key[6]
+        if spec is not None and engine in catalog.engine_names():
+            pools = ("",) if serving == "agg" else ("prefill_", "decode_")
+            impossible = impossible_layouts(runs, rows, pools, spec, engine)
+            failures |= impossible
+            rows = [row for row in rows if row not in impossible]
+        if rows:
+            found, failed = _group_or_rows(runs, rows, key, catalog, known, rules)
+            parts += found
+            failures |= failed
     return concatenate(parts), failures
 
 
@@ -130,7 +138,7 @@ def _group_terms(
     rules: ReadingRules,
 ) -> RunTerms:
     model, gpu, engine, version, linear, moe, serving, bench_name = key
-    spec = known.get(model.lower()) or known.get(architecture_name(model))
+    spec = known_spec(known, model)
     if spec is None:
         raise PlannerError(f"model {model} is not in the catalogue; give its specification with --models")
     if gpu not in catalog.accelerator_ids():
@@ -201,18 +209,8 @@ class _Common:
         return RunTerms(**(defaults | known))
 
     def layouts(self, pool: str = "") -> Layouts:
-        """Layouts of the rows; what a table leaves out is 1, and moe_tp what the others leave to it."""
-        given = {name: self.runs[f"{pool}{name}"][self.rows] for name in LAYOUT}
-        known = {name: np.where(values >= 1, values, 1).astype(np.int64) for name, values in given.items()}
-        if not self.ctx.program.moes:
-            if np.any(known["ep"] > 1):
-                raise InputError(f"{pool}ep", int(known["ep"].max()), f"1: {self.spec.name} has no experts")
-            known = {name: known[name] for name in ("tp", "pp", "attention_dp")}
-        elif not np.all(given["moe_tp"] >= 1):
-            known.pop("moe_tp")
-        layouts = Layouts.of(**known)
-        require_possible(self.spec, layouts, self.engine)
-        return layouts
+        """Layouts of the rows in a pool."""
+        return run_layouts(self.runs, self.rows, pool, self.spec)
 
     @property
     def budget(self) -> Array:

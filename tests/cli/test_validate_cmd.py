@@ -98,3 +98,25 @@ def test_options_stand_in_for_columns_of_a_table(tmp_path: Path, capsys: pytest.
     memory = tmp_path / "memory.csv"
     memory.write_text(MEMORY)
     assert run(["validate", str(memory), "--tp", "2"]) == 2
+
+
+def test_configurations_are_models_too(tmp_path: Path) -> None:
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "vocab_size": 100,
+        "intermediate_size": 128,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "torch_dtype": "bfloat16",
+    }
+    (tmp_path / "Owner__Tiny-1B.json").write_text(json.dumps(config))
+    with catalog_with_models(tmp_path, None) as known:
+        assert known.model("tiny-1b").hf_id == "Owner/Tiny-1B"
+
+
+def test_predictions_need_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs.csv").write_text(MEMORY)
+    for out in (tmp_path, tmp_path / "none" / "p.csv"):
+        assert run(["validate", str(tmp_path / "runs.csv"), "--predictions", str(out)]) == 2
+        assert "--predictions: got" in capsys.readouterr().err
