@@ -14,10 +14,10 @@ from planner.serving.quantiles import Part
 
 Array = NDArray[np.float64]
 
-EDGES = (0.0, 0.15, 0.4, 0.65, 0.82, 0.92, 0.97, 0.99, 1.0)
+EDGES = (0.0, 0.3, 0.7, 0.9, 0.97, 0.99, 1.0)
 """Probabilities between which the prompt of the middle stands for all, finer in the tail."""
-THIRDS, THIRDS_OF = (1 / 6, 0.5, 5 / 6), (1 / 3, 1 / 3, 1 / 3)
-"""Points of the first part (the wait for the scheduler), and their shares, where there is no queue."""
+LOOKS = (0.5 - 0.5 / 3**0.5, 0.5 + 0.5 / 3**0.5)
+"""Gauss points of the first part (the wait for the scheduler) where there is no queue."""
 ROUNDS = 4
 NARROW = 0.5
 """The search starts between this part of the first guess and its inverse."""
@@ -39,19 +39,16 @@ def refined(parts: Sequence[Part], p: float, guess: Array) -> Array:
     middles = [0.5 * (a + b) for a, b in pairwise(EDGES)]
     shares = [b - a for a, b in pairwise(EDGES)]
     lengths = [np.asarray(prompt.quantile(u)) + rest for u in middles]
-    looks = [np.asarray(parts[0].quantile(level)) for level in THIRDS]
+    looks = [np.asarray(parts[0].quantile(level)) for level in LOOKS]
     chance = wait.chance
     assert chance is not None
 
     def logarithm(t: Array) -> Array:
         assert wait.survival is not None
         assert prompt.survival is not None
-        alone = [
-            share * prompt.survival(t - rest + parts[0].mean - look)
-            for share, look in zip(THIRDS_OF, looks, strict=True)
-        ]
+        alone = [prompt.survival(t - rest + parts[0].mean - look) for look in looks]
         queued = [share * wait.survival(t - length) for share, length in zip(shares, lengths, strict=True)]
-        above = (1.0 - chance) * sum(alone) + sum(queued)
+        above = (1.0 - chance) * sum(alone) / len(LOOKS) + sum(queued)
         return np.log(np.maximum(above, 1e-12))
 
     wanted = np.log1p(-p)
