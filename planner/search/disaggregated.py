@@ -114,16 +114,26 @@ def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
 
 
 def counted_pools(s: Setup, points: PoolPoints, rate: float) -> PoolPoints:
-    """Prefill points with as many workers as bring them to each of UTILISATIONS, as pools that share ``rate``."""
+    """Prefill points with as many workers as bring them to each of UTILISATIONS, as pools that share ``rate``.
+
+    Those that another beats in GPUs, nodes, memory, load and the time of a single prompt are left out: no percentile
+    of theirs is lower.
+    """
     w = points.workers
     steps = prompt_steps(w.hardware.ctx, w.layouts, s.traffic, w.token_budget.astype(float), *_how(w))
     prompts, full_s = PromptWork(s.prompt_shape, steps).full_step()
     rows = np.tile(np.arange(len(w)), UTILISATIONS.size)
     need = rate / (np.repeat(UTILISATIONS, len(w)) * (prompts / full_s)[rows])
     many, first = _distinct(_counted(points.take(rows), need))
-    n, count = len(many.workers), many.workers.count.astype(float)
-    load = PoolLoad(np.full(n, rate), np.full(n, stream_cv(s)), count, steps.take(rows[first]), s.prompt_shape)
-    return replace(many, pool=prefill_pool(load))
+    rows = rows[first]
+    assert many.held is not None
+    load = rate / (many.workers.count * (prompts / full_s)[rows])
+    columns = [many.workers.gpus, many.workers.nodes, ~many.held.fits, np.round(load, 2), many.step_s]
+    kept = np.flatnonzero(pareto_mask(columns, ["min"] * len(columns)))
+    many, n = many.take(kept), kept.size
+    count = many.workers.count.astype(float)
+    given = PoolLoad(np.full(n, rate), np.full(n, stream_cv(s)), count, steps.take(rows[kept]), s.prompt_shape)
+    return replace(many, pool=prefill_pool(given))
 
 
 def _grid(s: Setup) -> IntArray | None:

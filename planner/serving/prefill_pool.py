@@ -28,10 +28,12 @@ Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
-POINTS = 1024
-"""Points of the mixture: P99 lies at the tenth from the top."""
+POINTS = 512
+"""Points of the mixture: P99 lies at the fifth from the top."""
 LEVELS = np.unique(np.concatenate([np.linspace(0.02, 0.98, 25), [0.01, 0.95, 0.97, 0.99, 0.995, 0.999]]))
 """Cumulative probabilities at which quantiles are kept."""
+CHAIN_LOAD = 0.92
+"""Load of full steps up to which the chain is evaluated: nearer to 1 its states, of equal ratios, are too coarse."""
 APART = 4
 """Power of the load with which waiting in separate queues costs more than in one; from stepping through pools of 2 to 8
 workers at loads of 0.35 to 0.92."""
@@ -133,10 +135,11 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     """Times of a pool of c workers that share L_all arrivals per second; L = L_all / c at one.
 
     One worker, Poisson arrivals: exact but for the states (a step that leaves nobody waiting is followed by one with a
-    single prompt). Several workers and bursts, one rank: an arrival finds all busy and waits as in GI/G/c over M/G/1 of
-    the same load (:func:`planner.serving.queues.queue_wait`; QNA, Whitt 1983). Several ranks: bursts spread
-    over workers and ranks within a step, all workers are busy with probability r / (1 + r), r = B L S / P0 by the chain
-    of busy workers, B Erlang's formula with c - 1 of them, P0 the part of steps that leave nobody waiting.
+    single prompt); above CHAIN_LOAD waits grow as those of GI/G/c. Several workers and bursts, one rank: an arrival
+    finds all busy and waits as in GI/G/c over M/G/1 of the same load (:func:`planner.serving.queues.queue_wait`; QNA,
+    Whitt 1983). Several ranks: bursts spread over workers and ranks within a step, all workers are busy with
+    probability r / (1 + r), r = B L S / P0 by the chain of busy workers, B Erlang's formula with c - 1 of them, P0 the
+    part of steps that leave nobody waiting.
     """
     steps, n = given.steps, given.steps.budget.size
     lam, c, gaps = (np.broadcast_to(v, (n,)) for v in (given.rate_rps, given.workers, given.arrival_cv))
@@ -144,17 +147,19 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     most, full_s = work.full_step()
     load = lam * full_s / (c * most)
     stable = load < 1.0
-    lam = np.where(stable, lam, 0.5 * c * most / full_s)
+    offered, lam = lam, lam * np.minimum(CHAIN_LOAD / np.maximum(load, 1e-12), 1.0)
     ranks = steps.ranks > 1.0
     chain = _chain(work, lam / c, full_s / most, (np.where(ranks, gaps, 1.0), lam, np.where(ranks, c, 1.0)))
     chance, scale, apart = _several_workers(work, lam, c, gaps, chain)
+    wide = [queue_wait(rate, gaps, full_s / most, work.scv, work.third, c).mean for rate in (offered, lam)]
+    scale = scale * np.where(stable & (offered > lam), wide[0] / wide[1], 1.0)
     crowd = np.where(ranks, np.maximum(fano(gaps, lam * chain.step_s) / c - 1.0, 0.0), 0.0)
     wait, whole, weight = _mixture(work, chain, lam / c, chance, (scale, apart), crowd)
     # the chain's steps serve all that waits: more workers leave less of it, and a token budget cuts them into several
     each = np.minimum(1.0 + (chain.batch - 1.0) * np.minimum(scale, 1.0), np.maximum(most, steps.ranks))
     mean, variance, quantiles = _summary(whole, weight, stable)
     waited, wait_variance, wait_quantiles = _summary(wait, weight, stable)
-    busy = np.where(stable, np.minimum(lam * chain.step_s / (c * chain.batch), 1.0), 1.0)
+    busy = np.where(stable, np.minimum(offered * chain.step_s / (c * chain.batch), 1.0), 1.0)
     return PrefillPool(
         given=replace(given, rate_rps=np.broadcast_to(given.rate_rps, (n,)), arrival_cv=gaps, workers=c),
         mean_s=mean,
