@@ -84,6 +84,9 @@ Terms that residuals asked for, in the order in which they were found:
   rows are padded to 128: a decode step takes nearly the same time whatever its batch.
 * Where TTFT grows by output x TPOT / concurrency, the time between two completions, one request more is in flight than
   the batch holds (TensorRT-LLM's 16-bit runs).
+* vLLM's runs with lengths in thousands show no trace of prompts in TPOT, which is the same for 100 and for 2,000 tokens
+  after a prompt (94,000 prompt tokens per second beside decoding would be 76 % of the FP8 peak of an H200): they are
+  read as prompts apart from decodes, with twice a prompt's time as TTFT. What the client did is not recorded.
 * Experts are touched by popularity, and EP ranks loaded by it, in calibration as in plans.
 """
 
@@ -172,9 +175,6 @@ WEAK_REASONS = """
   after. The aggregated NVFP4 rows on GB200 and B200 state one TP2 worker for over 400 prompts of 15,000 tokens, three
   times what its cache holds; the disaggregated rows beside them have 64 GPUs. Taken as 32 workers with 13 or 14
   requests each, they are predicted as those are. Records in error, most likely.
-* Llama-3.1-8B with vLLM on H200: TPOT is that of steps without any prompt, at prompt rates of up to 94,000 tokens per
-  second beside it, and TTFT hardly grows with requests in flight: as if prompts ran elsewhere, or the medians of single
-  gaps were recorded.
 * gpt-oss-120b with vLLM at 512 in flight on H100 shows the TPOT of 64 running sequences: a limit on sequences that the
   record does not give.
 * DeepSeek-V3 and R1 with SGLang: the same layout, precision and load differs by a factor of 1.2 to 1.5 in TPOT between

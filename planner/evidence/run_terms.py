@@ -298,7 +298,34 @@ def _flags(layouts: Layouts, ctx: StepContext) -> tuple[NDArray[np.bool_], NDArr
     return np.zeros(len(layouts), dtype=bool), layouts.stage_gpus > ctx.domain
 
 
+def _apart(c: _Common) -> RunTerms:
+    """Decodes that no prompt disturbs; a prompt takes ``prompts_apart`` times its own steps (runs.yaml)."""
+    layouts = c.layouts()
+    concurrency = c.runs["concurrency"][c.rows]
+    slots = c.slots(layouts, concurrency)
+    decode_step = decode_work(np.minimum(concurrency, slots), layouts, c.traffic)
+    decode = step_times(c.ctx, layouts, decode_step, *_flags(layouts, c.ctx))
+    work, chunks, prompts = prefill_pool_steps(layouts, c.traffic, c.budget)
+    prefill = step_times(c.ctx, layouts, work, *_flags(layouts, c.ctx))
+    return c.terms(
+        decode=_phase(decode, layouts, decode_step, c.ctx),
+        prefill=_phase(prefill, layouts, work, c.ctx),
+        wave=_phase(prefill, layouts, work, c.ctx),
+        concurrency=concurrency,
+        slots=slots,
+        chunks=chunks * c.options["prompts_apart"],
+        prompts_per_step=prompts,
+        group_prompts=prompts,
+        most_prompts=prompts,
+        poll_steps=np.ones(c.rows.size),
+        pause=np.ones(c.rows.size, dtype=bool),
+        prefill_servers=concurrency,
+    )
+
+
 def _aggregated(c: _Common) -> RunTerms:
+    if c.options.get("prompts_apart"):
+        return _apart(c)
     layouts = c.layouts()
     concurrency = c.runs["concurrency"][c.rows]
     slots = np.minimum(c.slots(layouts, concurrency), concurrency)

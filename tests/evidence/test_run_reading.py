@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from planner.catalog import catalog
-from planner.evidence.run_predict import EXPERTS
+from planner.evidence.e2e_calibrate import shipped_coefficients
+from planner.evidence.run_predict import EXPERTS, decode_step_s, predict
 from planner.evidence.run_reading import precision_of, reading_rules
 from planner.evidence.run_terms import run_terms
 from planner.evidence.runs import runs_from_rows
@@ -61,3 +62,22 @@ def test_contiguous_experts_of_old_versions_carry_no_factor() -> None:
     assert old.decode.other[0] > new.decode.other[0]
     assert np.any(new.decode.operators[:, EXPERTS] > 0.0)
     assert new.decode.expert_stream[0] > 0.0
+
+
+def test_vendor_runs_of_vllm_show_decode_steps_alone() -> None:
+    row = ROW | {
+        "engine": "vllm",
+        "bench": "vendor",
+        "gpu": "h200-sxm",
+        "linear_precision": "fp8",
+        "input_tokens": 4000.0,
+    }
+    runs = runs_from_rows([row | {"output_tokens": tokens} for tokens in (100.0, 2000.0)])
+    terms, _ = run_terms(runs, catalog())
+    coefficients = shipped_coefficients(terms)
+    loop = predict(terms, coefficients)
+    np.testing.assert_allclose(loop.tpot_s, decode_step_s(terms.decode, coefficients))
+    assert np.all(terms.disaggregated)
+    mixed, _ = run_terms(runs_from_rows([row | {"bench": "inferencex", "output_tokens": 100.0}]), catalog())
+    assert not mixed.disaggregated[0]
+    assert predict(mixed, shipped_coefficients(mixed)).tpot_s[0] > loop.tpot_s[0]
