@@ -36,7 +36,8 @@ def validate_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV of runs, a benchmark tool's result file, a start-up log or a list of them, or published points."
+            help="CSV of runs, start-up memory or operator latencies, a benchmark tool's result file, a start-up log, or "
+            "a YAML list of start-ups or published points."
         ),
     ],
     predictions: Annotated[
@@ -63,7 +64,8 @@ def validate_command(
 
     A result file of vllm bench serve, sglang.bench_serving, GuideLLM, GenAI-Perf, AIPerf, trtllm-bench, inference-perf,
     llm-d-benchmark or InferenceX is recognised by its content; what it does not state (accelerator, engine, layout) is
-    given by options. A start-up log is compared with the memory budget term by term.
+    given by options. A start-up log is compared with the memory budget term by term, a table of operator latencies with
+    the curves that a plan takes for its accelerator and engine.
     """
     from planner.evidence.importers.to_runs import Given
 
@@ -125,6 +127,10 @@ def _validated(kind: str, file: Path, given: Given, known: Catalog) -> dict[str,
         from planner.evidence.logs import read_log
 
         return validate_log(read_log(file), given, known)
+    if kind == "operators":
+        from planner.evidence.ops_validate import read_operators, validate_operators
+
+        return validate_operators(read_operators(file), known)
     if kind == "memory_logs":
         from planner.evidence.memory_logs import read_logs, validate_logs
 
@@ -226,6 +232,11 @@ def _render(out: Console, document: Mapping[str, Any], made: Sequence[Mapping[st
         groups = [row for g in document["groups"] for row in _metric_rows(f"{g['group']} = {g['value']}", g["metrics"])]
         if groups:
             out.print(table("By group", _COLUMNS, groups, text=2))
+        if document.get("worst"):
+            columns = ("row", "what", "measured to predicted", "largest terms of its steps, ms")
+            worst = [_worst(row) for row in document["worst"]]
+            shown = len(columns) if any(row[-1] for row in worst) else len(columns) - 1
+            out.print(table("Worst rows", columns[:shown], [row[:shown] for row in worst], text=shown))
 
 
 FEW_RUNS = 30
@@ -242,6 +253,24 @@ def _runs(made: Sequence[Mapping[str, Any]]) -> Iterable[Sequence[str]]:
             bounds = (f"{row[f'{bound}_{metric}']:,.4g}" for bound in ("low80", "high80"))
             ratio = f"{predicted / measured:.2f}"
             yield row["run_id"], metric, f"{measured:,.4g}", f"{predicted:,.4g}", ratio, " to ".join(bounds)
+
+
+def _worst(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """A row that is far off: what it was, its figures, and where the predicted time goes."""
+    what = " ".join(str(row[k]) for k in ("model", "operator", "gpu", "engine", "serving") if row.get(k))
+    if row.get("concurrency"):
+        what += f", {row['concurrency']:g} in flight"
+    figures = [
+        f"{metric.replace('_', ' ')} {row[f'measured_{metric}']:,.4g} → {row[f'predicted_{metric}']:,.4g}"
+        for metric in ("ttft_ms", "tpot_ms", "latency_us")
+        if row.get(f"measured_{metric}") is not None and row.get(f"predicted_{metric}") is not None
+    ]
+    parts = sorted(row.get("breakdown_ms", {}).items(), key=lambda part: -part[1])[:WORST_TERMS]
+    terms = ", ".join(f"{name.replace('_', ' ')} {ms:,.3g}" for name, ms in parts)
+    return str(row.get("run_id", "")), what, "; ".join(figures), terms
+
+
+WORST_TERMS = 3
 
 
 def _render_log(out: Console, document: Mapping[str, Any]) -> None:

@@ -52,15 +52,27 @@ class Sample:
     inputs: Mapping[str, Array]
     seconds: Array
     excluded: Mapping[str, int] = field(default_factory=dict)
+    rows: Array = field(default_factory=lambda: np.zeros(0))
+    """Positions in the table, where it numbers its rows (a column ``row``)."""
+
+
+Reader = Callable[[str], Table]
+"""The table of a name."""
+Source = Callable[[Reader, int], "Iterator[Sample]"]
 
 
 def samples(measured: Path, op: str) -> list[Sample]:
     """Every sample of operator class ``op`` in ``measured`` (the directory that holds ``ops/``)."""
-    return list(SOURCES[op](measured))
+    return samples_of(lambda name: read_table(measured, name), op)
 
 
-def _gemm(measured: Path) -> Iterator[Sample]:
-    for (gpu, engine, kind), rows in read_table(measured, "gemm").groups("gpu", "engine", "gemm_dtype"):
+def samples_of(read: Reader, op: str, least: int = MIN_ROWS) -> list[Sample]:
+    """Every sample of operator class ``op`` with at least ``least`` rows in the tables that ``read`` gives."""
+    return list(SOURCES[op](read, least))
+
+
+def _gemm(read: Reader, least: int) -> Iterator[Sample]:
+    for (gpu, engine, kind), rows in read("gemm").groups("gpu", "engine", "gemm_dtype"):
         main, dropped = _main_kernel(rows)
         if (engine, kind) == (ARTEFACT_ENGINE, ARTEFACT_TYPE):
             # The harness, not the kernel, sets the time of small products here (measured/README.md); what rises
@@ -72,11 +84,11 @@ def _gemm(measured: Path) -> Iterator[Sample]:
         yield _sample("gemm", gpu, engine, GEMM_TYPES[kind], main, inputs, dropped)
 
 
-def _prefill_attention(measured: Path) -> Iterator[Sample]:
-    table = read_table(measured, "context_attention")
+def _prefill_attention(read: Reader, least: int) -> Iterator[Sample]:
+    table = read("context_attention")
     for (gpu, engine, math, cache), rows in table.groups("gpu", "engine", "attn_dtype", "kv_cache_dtype"):
         main, dropped = _main_kernel(rows)
-        if len(main) < MIN_ROWS or any(name in _kernel(main) for name in STAND_IN_KERNELS):
+        if len(main) < least or any(name in _kernel(main) for name in STAND_IN_KERNELS):
             continue  # not what the engine runs for this combination by default
         dtype = "fp8" if math == "fp8" else ("fp8kv" if cache == "fp8" else "bf16")
         inputs = _attention_inputs(main) | {
@@ -85,8 +97,8 @@ def _prefill_attention(measured: Path) -> Iterator[Sample]:
         yield _sample("prefill_attention", gpu, engine, dtype, main, inputs, dropped)
 
 
-def _decode_attention(measured: Path) -> Iterator[Sample]:
-    table = read_table(measured, "generation_attention")
+def _decode_attention(read: Reader, least: int) -> Iterator[Sample]:
+    table = read("generation_attention")
     for (gpu, engine, cache), rows in table.groups("gpu", "engine", "kv_cache_dtype"):
         main, dropped = _main_kernel(rows)
         inputs = _attention_inputs(main) | {"kv_tokens": main.number("step") + 1.0}
@@ -101,8 +113,8 @@ def _attention_inputs(rows: Table) -> dict[str, Array]:
     }  # fmt: skip
 
 
-def _prefill_mla(measured: Path) -> Iterator[Sample]:
-    table = read_table(measured, "context_mla")
+def _prefill_mla(read: Reader, least: int) -> Iterator[Sample]:
+    table = read("context_mla")
     for (gpu, engine, cache), rows in table.groups("gpu", "engine", "kv_cache_dtype"):
         inputs = {
             "batch": rows.number("batch_size"), "new_tokens": rows.number("isl"), "past_tokens": np.zeros(len(rows)),
@@ -111,8 +123,8 @@ def _prefill_mla(measured: Path) -> Iterator[Sample]:
         yield _sample("prefill_mla", gpu, engine, CACHE_TYPES[cache], rows, inputs, {})
 
 
-def _decode_mla(measured: Path) -> Iterator[Sample]:
-    table = read_table(measured, "generation_mla")
+def _decode_mla(read: Reader, least: int) -> Iterator[Sample]:
+    table = read("generation_mla")
     for (gpu, engine, cache), rows in table.groups("gpu", "engine", "kv_cache_dtype"):
         inputs = {
             "batch": rows.number("batch_size"), "kv_tokens": rows.number("step") + 1.0,
@@ -121,22 +133,22 @@ def _decode_mla(measured: Path) -> Iterator[Sample]:
         yield _sample("decode_mla", gpu, engine, CACHE_TYPES[cache], rows, inputs, {})
 
 
-def _mla_bmm(measured: Path) -> Iterator[Sample]:
-    for (gpu, engine, kind), rows in read_table(measured, "mla_bmm").groups("gpu", "engine", "bmm_dtype"):
+def _mla_bmm(read: Reader, least: int) -> Iterator[Sample]:
+    for (gpu, engine, kind), rows in read("mla_bmm").groups("gpu", "engine", "bmm_dtype"):
         inputs = {"tokens": rows.number("num_tokens"), "heads": rows.number("num_heads")}
         yield _sample("mla_bmm", gpu, engine, CACHE_TYPES[kind], rows, inputs, {})
 
 
-def _moe(op: str, *names: str) -> Callable[[Path], Iterator[Sample]]:
-    def source(measured: Path) -> Iterator[Sample]:
-        tables = (read_table(measured, name) for name in names)
+def _moe(op: str, *names: str) -> Source:
+    def source(read: Reader, least: int) -> Iterator[Sample]:
+        tables = (read(name) for name in names)
         groups = (group for table in tables for group in table.groups("gpu", "engine", "moe_dtype"))
         for (gpu, engine, kind), rows in groups:
             main, dropped = _main_kernel(rows)
             legal = main.number("moe_ep_size") <= main.number("num_experts")
             dropped["more ranks than experts"] = int((~legal).sum())
             main = main.where(legal)
-            if len(main) < MIN_ROWS:
+            if len(main) < least:
                 continue
             pairs, touched = hottest_rank(
                 [_exponent(text) for text in main["distribution"]], main.number("num_tokens"),
@@ -158,17 +170,17 @@ def _exponent(distribution: str) -> float:
     return float(distribution.split("_")[2]) if distribution.startswith("power_law") else 0.0
 
 
-def _all_reduce(measured: Path) -> Iterator[Sample]:
-    for (gpu, engine), rows in read_table(measured, "custom_allreduce").groups("gpu", "engine"):
+def _all_reduce(read: Reader, least: int) -> Iterator[Sample]:
+    for (gpu, engine), rows in read("custom_allreduce").groups("gpu", "engine"):
         if engine != "trtllm" and _kernel(rows) == "TRTLLM":
             continue  # a copy of trtllm's rows
         inputs = {"message_bytes": rows.number("message_size") * ELEMENT_BYTES, "ranks": rows.number("num_gpus")}
         yield _sample("all_reduce", gpu, engine, "bf16", rows, inputs, {})
 
 
-def _nccl(op: str, operation: str, argument: str) -> Callable[[Path], Iterator[Sample]]:
-    def source(measured: Path) -> Iterator[Sample]:
-        for (gpu, kind), rows in read_table(measured, "nccl").groups("gpu", "operation"):
+def _nccl(op: str, operation: str, argument: str) -> Source:
+    def source(read: Reader, least: int) -> Iterator[Sample]:
+        for (gpu, kind), rows in read("nccl").groups("gpu", "operation"):
             if kind == operation:
                 size = rows.number("message_size") * ELEMENT_BYTES
                 yield _sample(op, gpu, "nccl", "bf16", rows, {argument: size, "ranks": rows.number("num_gpus")}, {})
@@ -176,18 +188,18 @@ def _nccl(op: str, operation: str, argument: str) -> Callable[[Path], Iterator[S
     return source
 
 
-def _send(measured: Path) -> Iterator[Sample]:
+def _send(read: Reader, least: int) -> Iterator[Sample]:
     # All-to-all of two ranks is one send each way: half the buffer goes to the peer.
-    for (gpu, kind), rows in read_table(measured, "nccl").groups("gpu", "operation"):
+    for (gpu, kind), rows in read("nccl").groups("gpu", "operation"):
         if kind == "all_to_all":
             two = rows.where(rows.number("num_gpus") == 2)
             size = two.number("message_size") * ELEMENT_BYTES / 2.0
             yield _sample("send", gpu, "nccl", "bf16", two, {"message_bytes": size}, {})
 
 
-def _deepep(op: str, name: str, columns: tuple[str, ...]) -> Callable[[Path], Iterator[Sample]]:
-    def source(measured: Path) -> Iterator[Sample]:
-        for (gpu,), rows in read_table(measured, name).groups("gpu"):
+def _deepep(op: str, name: str, columns: tuple[str, ...]) -> Source:
+    def source(read: Reader, least: int) -> Iterator[Sample]:
+        for (gpu,), rows in read(name).groups("gpu"):
             dropped: dict[str, int] = {}
             if "dispatch_sms" in rows.columns:
                 usual = rows.number("dispatch_sms") == DEEPEP_SMS
@@ -234,10 +246,11 @@ def _sample(
         kernel=_kernel(rows), table=rows.name, inputs=inputs,
         seconds=rows.number("latency") * MILLISECOND if seconds is None else seconds,
         excluded={k: v for k, v in excluded.items() if v},
+        rows=rows.number("row", -1.0),
     )  # fmt: skip
 
 
-SOURCES: Mapping[str, Callable[[Path], Iterator[Sample]]] = {
+SOURCES: Mapping[str, Source] = {
     "gemm": _gemm,
     "prefill_attention": _prefill_attention,
     "decode_attention": _decode_attention,

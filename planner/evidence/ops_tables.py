@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,8 +54,14 @@ def read_table(directory: Path, name: str) -> Table:
     with gzip.open(path, "rt", encoding="utf-8", newline="") as f:
         reader = csv.reader(f)
         header = next(reader)
-        cells = list(zip(*reader, strict=True))
-    return Table(name, {h: _typed(column) for h, column in zip(header, cells, strict=True)})
+        return table_of(name, header, list(reader))
+
+
+def table_of(name: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table from its lines; at least one line."""
+    cells = list(zip(*rows, strict=True))
+    columns = zip(header, cells, strict=True)
+    return Table(name, {h: np.asarray(column) if h in KEYS else _typed(column) for h, column in columns})
 
 
 def _typed(column: tuple[str, ...]) -> NDArray:

@@ -71,17 +71,18 @@ def thin(raw: Path, out: Path) -> dict[str, int]:
         rows: list[tuple[str, ...]] = []
         for path in sorted(raw.glob(f"{name}.*.csv")):
             with path.open(encoding="utf-8", newline="") as f:
-                source = [row for row in csv.DictReader(f) if _usable(name, row)]
+                source = [row for row in csv.DictReader(f) if usable(name, row)]
             if name == "nccl":
-                _name_operations(source)
-            rows.extend(tuple(_cell(row, c) for c in (*KEYS, *columns)) for row in source)
+                name_operations(source)
+            rows.extend(tuple(cell(row, c) for c in (*KEYS, *columns)) for row in source)
         rows.sort(key=lambda row: tuple((0, float(c), "") if _numeric(c) else (1, 0.0, c) for c in row))
         _write(out / f"{name}.csv.gz", (*KEYS, *columns), rows)
         kept[name] = len(rows)
     return kept
 
 
-def _usable(name: str, row: Mapping[str, str]) -> bool:
+def usable(name: str, row: Mapping[str, str]) -> bool:
+    """Whether a row of a raw table measures the operator that the table is named after."""
     if name == "custom_allreduce":
         return "eager" not in row["kernel_source"]
     if name == "nccl":
@@ -91,7 +92,8 @@ def _usable(name: str, row: Mapping[str, str]) -> bool:
     return True
 
 
-def _name_operations(rows: list[dict[str, str]]) -> None:
+def name_operations(rows: list[dict[str, str]]) -> None:
+    """Puts NCCL_OPERATIONS back into the rows of a raw NCCL table, in file order."""
     seen: dict[tuple[str, str], int] = {}
     for row in rows:
         key = (row["num_gpus"], row["message_size"])
@@ -99,7 +101,8 @@ def _name_operations(rows: list[dict[str, str]]) -> None:
         seen[key] = seen.get(key, 0) + 1
 
 
-def _cell(row: Mapping[str, str], column: str) -> str:
+def cell(row: Mapping[str, str], column: str) -> str:
+    """A cell as thinned tables hold it: numbers with four digits, what is missing as 0."""
     text = row.get(column) or "0"
     if not _numeric(text) or column in KEYS:
         return text

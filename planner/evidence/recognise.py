@@ -12,6 +12,7 @@ from planner.evidence.importers.reading import FORMATS, is_result
 from planner.evidence.logs import log_engine
 from planner.evidence.memory_logs import is_log_collection
 from planner.evidence.memory_table import COLUMNS, is_memory_table
+from planner.evidence.ops_validate import is_operator_table, operator_columns
 from planner.evidence.published import is_published
 from planner.evidence.runs import REQUIRED, is_end_to_end
 from planner.scenario.load import read_text
@@ -22,11 +23,13 @@ MAX_READ_WHOLE_BYTES = 64 * MIB
 
 
 def kind_of(path: Path) -> str:
-    """``memory`` or ``e2e`` for tables, ``results`` for a benchmark tool's report, ``log`` for a start-up log,
+    """``memory``, ``e2e`` or ``operators`` for tables, ``results`` for a tool's report, ``log`` for a start-up log,
     ``published`` for a collection of published points, ``memory_logs`` for one of start-up memory figures.
 
     Raises InputError for anything else.
     """
+    if is_operator_table(operator_columns(path)):
+        return "operators"
     text = read_text(path, MAX_PROFILE_BYTES)
     header = next(csv.reader(io.StringIO(text[: text.find("\n") + 1] or text)), [])
     if is_memory_table(header):
