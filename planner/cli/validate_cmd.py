@@ -36,8 +36,8 @@ def validate_command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV of runs, start-up memory or operator latencies, a benchmark tool's result file, a start-up log, or "
-            "a YAML list of start-ups or published points."
+            help="CSV of runs, start-up memory or operator latencies, a benchmark tool's result file, a start-up "
+            "log, or a YAML list of start-ups or published points."
         ),
     ],
     predictions: Annotated[
