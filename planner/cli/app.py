@@ -20,6 +20,7 @@ from planner.cli import (
     schema_cmd,
     sheet_cmd,
     size_cmd,
+    split_cmd,
     sweep_cmd,
     validate_cmd,
 )
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.command("plan")(plan_cmd.plan_command)
 app.command("size")(size_cmd.size_command)
+app.command("split-map")(split_cmd.split_map_command)
 app.command("replay")(replay_cmd.replay_command)
 app.command("estimate")(estimate_cmd.estimate_command)
 app.command("memory")(memory_cmd.memory_command)

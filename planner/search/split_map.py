@@ -15,6 +15,9 @@ from planner.search.planning import plan
 
 Winner = Literal["agg", "disagg", "none"]
 
+LARGE_TRANSFER = 0.25
+"""Part of the aggregated TTFT above which a KV transfer is what speaks against splitting."""
+
 
 @dataclass(frozen=True)
 class SplitCell:
@@ -63,6 +66,8 @@ def _asked(scenario: Scenario, tokens: int, rate: float, mode: str) -> Scenario:
     data["workload"]["input_tokens"] = {"kind": "fixed", "tokens": int(tokens)}
     data["workload"]["arrival"] = {"kind": "gamma", "rate_rps": float(rate), "cv": float(cv or 1.0)}
     data["search"]["serving"] = [mode]
+    if mode == "agg" and not data["hardware"].get("candidates"):
+        raise InputError("hardware.candidates", [], "node types for aggregated workers beside the pools")
     return Scenario.from_dict(data)
 
 
@@ -95,6 +100,8 @@ def _reason(a: Candidate, d: Candidate, saving: float) -> str:
     figures = f"{a.gpus} GPUs aggregated, {d.gpus} split; TBT P99 {gap:,.0f} and {split_gap:,.0f} ms"
     if saving > 0:
         return f"prompts no longer interrupt decodes, so workers run fuller: {figures}"
-    if d.kv_transfer_ms and a.ttft_ms.mean and d.kv_transfer_ms > 0.25 * a.ttft_ms.mean:
+    if d.kv_transfer_ms and a.ttft_ms.mean and d.kv_transfer_ms > LARGE_TRANSFER * a.ttft_ms.mean:
         return f"the KV transfer of {d.kv_transfer_ms:,.0f} ms eats the gain: {figures}"
+    if saving == 0.0:
+        return f"both cost the same, and one kind of worker is simpler: {figures}"
     return f"two pools cannot fill each other's idle time: {figures}"

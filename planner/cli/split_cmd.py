@@ -1,0 +1,99 @@
+"""``planner split-map``: where separate prefill and decode pools start to pay, over prompt length and rate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli.options import CatalogOption, JsonOption
+from planner.cli.output import console, print_json, table
+from planner.cli.plan_cmd import read_question
+from planner.errors import InputError
+from planner.search.headline import sig3
+
+if TYPE_CHECKING:
+    from planner.search.split_map import SplitCell
+
+
+def split_map_command(
+    scenario: Annotated[Path, typer.Argument(help="Scenario YAML, or a plan YAML for its scenario.")],
+    lengths: Annotated[str, typer.Option("--lengths", help="Prompt lengths in tokens, separated by commas.")],
+    rates: Annotated[str, typer.Option("--rates", help="Requests per second, separated by commas.")],
+    catalog: CatalogOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Compare aggregated serving with separate pools over prompt lengths and rates, with what decides in each cell."""
+    from planner.catalog import catalog as open_catalog
+    from planner.scenario.load import check_names
+
+    question = read_question(scenario)
+    known = open_catalog(catalog)
+    check_names(question, known)
+    from planner.search.split_map import split_map
+
+    tokens = [_whole(part) for part in lengths.split(",")]
+    cells = split_map(question, tokens, [_number(part) for part in rates.split(",")], known)
+    if as_json:
+        print_json({"scenario": question.name, "cells": [document(c) for c in cells]})
+        return 0
+    out = console()
+    out.print(_table(cells))
+    for cell in cells:
+        text = f"{cell.input_tokens:,} tokens at {sig3(cell.rate_rps)} requests/s: {cell.reason}."
+        out.print(text, markup=False, soft_wrap=True)
+    return 0
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not 0.0 < found < float("inf"):
+        raise InputError("--rates", text, "numbers above 0 separated by commas")
+    return found
+
+
+def _whole(text: str) -> int:
+    try:
+        found = int(text)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise InputError("--lengths", text, "whole numbers of at least 1 separated by commas")
+    return found
+
+
+def document(cell: SplitCell) -> dict[str, Any]:
+    """A cell as JSON: who wins, what it saves, GPUs and cost of both."""
+    sides = {"aggregated": cell.aggregated, "disaggregated": cell.disaggregated}
+    return {
+        "input_tokens": cell.input_tokens,
+        "rate_rps": cell.rate_rps,
+        "winner": cell.winner,
+        "saving": cell.saving,
+        "reason": cell.reason,
+        **{
+            name: None if c is None else {"gpus": c.gpus, "usd_per_hour": c.usd_per_hour, "layout": c.layout.describe()}
+            for name, c in sides.items()
+        },
+    }
+
+
+def _table(cells: tuple[SplitCell, ...]) -> Any:
+    names = {"agg": "together", "disagg": "separate pools", "none": "neither"}
+    rows = [
+        (
+            f"{c.input_tokens:,}",
+            sig3(c.rate_rps),
+            "–" if c.aggregated is None else f"{c.aggregated.gpus:,}",
+            "–" if c.disaggregated is None else f"{c.disaggregated.gpus:,}",
+            names[c.winner],
+            "–" if c.saving is None else f"{c.saving:+.0%}",
+        )
+        for c in cells
+    ]
+    head = ("prompt tokens", "requests/s", "GPUs together", "GPUs in pools", "better", "pools save")
+    return table("Prefill and decode together or in separate pools", head, rows)
