@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import OutOption
-from planner.cli.output import log, write_text
+from planner.cli.options import JsonOption, OutOption
+from planner.cli.output import log, print_json, write_text
 from planner.cli.plan_cmd import read_plan
 from planner.export.formats import FORMATS, export_text
 
@@ -18,12 +18,15 @@ def export_command(
     format: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     candidate: Annotated[int, typer.Option("--candidate", min=1, help="Rank of the candidate.")] = 1,
     out: OutOption = None,
+    as_json: JsonOption = False,
 ) -> int:
     """Write one candidate of a plan for an engine, for Kubernetes or for people."""
     text = export_text(read_plan(plan), format, candidate)
-    if out is None:
-        print(text, end="")
-    else:
+    if out is not None:
         write_text(out, text)
         log(f"{format} written to {out}")
+    if as_json:
+        print_json({"format": format, "candidate": candidate, "out": None if out is None else str(out), "text": text})
+    elif out is None:
+        print(text, end="")
     return 0

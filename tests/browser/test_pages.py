@@ -1,4 +1,4 @@
-"""Each page opens in Chromium, shows its figures and fits a phone."""
+"""Each page opens in Chromium, shows its figures and fits a phone; one session walks through them all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.app_page import settled
+from planner.ui import gallery, links
+from tests.browser.app_page import fits, settled, turn_to
 from tests.browser.conftest import ANSWERED_WITHIN_MS
 
 if TYPE_CHECKING:
@@ -15,47 +16,57 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-PAGES = {"memory": 5, "layout": 4, "load": 3, "cost": 3, "evidence": 3}
-"""Page -> figures that the first example shows on it, at the least."""
+PAGES = {
+    "Memory and precision": 4,
+    "Layout and topology": 4,
+    "Load": 5,
+    "Cost and energy": 3,
+    "Evidence": 3,
+}
+"""Page -> figures that the example shows on it, at the least."""
+EXAMPLE = "s=" + links.pack(links.Linked(gallery.example("deepseek-r1-h200").scenario))
 
 
-@pytest.fixture
-def look(contexts: Callable[..., BrowserContext], address: str) -> Iterator[Callable[..., Page]]:
-    """Opens a page by its address."""
-    opened = []
-
-    def go(name: str) -> Page:
-        page = contexts(1440, 1000, "light").new_page()
-        opened.append(page)
-        page.set_default_timeout(ANSWERED_WITHIN_MS)
-        page.goto(f"{address}{name}")
-        page.locator(".js-plotly-plot").nth(PAGES[name] - 1).wait_for(state="attached")
-        settled(page)
-        return page
-
-    yield go
-    for page in opened:
-        page.close()
+@pytest.fixture(scope="module")
+def session(contexts: Callable[..., BrowserContext], address: str) -> Iterator[Page]:
+    """One visitor, at the page of memory."""
+    page = contexts(1440, 1000, "light").new_page()
+    page.set_default_timeout(ANSWERED_WITHIN_MS)
+    page.goto(f"{address}memory?{EXAMPLE}")
+    page.get_by_test_id("stSidebarNav").get_by_role("link").first.wait_for()
+    yield page
+    page.close()
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_shows_its_figures_and_fits_a_phone(look, name):
-    page = look(name)
+def test_a_page_shows_its_figures_and_fits_a_phone(session, name):
+    page = session
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.emulate_media(color_scheme="light")
+    turn_to(page, name)
+    page.locator(".js-plotly-plot").nth(PAGES[name] - 1).wait_for(state="attached")
+    settled(page)
     assert page.get_by_test_id("stException").count() == 0
-    assert page.locator(".js-plotly-plot").count() >= PAGES[name]
     assert page.get_by_text("How is this computed?").count() >= 1
     titles = page.get_by_test_id("stMain").get_by_role("heading").all_inner_texts()
     assert titles[0].endswith("?")
-    if name == "layout":
-        page.get_by_role("button", name="DP", exact=True).or_(page.get_by_role("radio", name="DP", exact=True)).click()
-        page.get_by_text("each keeps the attention of its own requests").wait_for()
+    if name.startswith("Layout"):
+        page.get_by_text("Colour by group").wait_for()
         assert page.get_by_test_id("stException").count() == 0
 
     page.set_viewport_size({"width": 400, "height": 860})
     page.emulate_media(color_scheme="dark")
     settled(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert page.evaluate(
-        "[...document.querySelectorAll('[data-testid=stMain] [data-testid=stMetric], .js-plotly-plot')]"
-        ".every(e => e.getBoundingClientRect().right <= window.innerWidth)"
-    )
+    assert fits(page, "[data-testid=stMetric], .js-plotly-plot")
+
+
+def test_ranks_are_coloured_by_another_group(contexts, address):
+    """Groups are told apart where a worker spans nodes: the first example."""
+    page = contexts(1440, 1000, "light").new_page()
+    page.set_default_timeout(ANSWERED_WITHIN_MS)
+    page.goto(f"{address}layout")
+    dp = page.get_by_role("button", name="DP", exact=True).or_(page.get_by_role("radio", name="DP", exact=True))
+    dp.click()
+    page.get_by_text("each keeps the attention of its own requests").wait_for()
+    assert page.get_by_test_id("stException").count() == 0
+    page.close()

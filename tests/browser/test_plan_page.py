@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from planner.scenario.load import load_scenario
 from planner.search.plan_schema import Plan
-from tests.browser.app_page import answer, figures, limit, set_limit, settled
-
-if TYPE_CHECKING:
-    pass
+from tests.browser.app_page import answer, figures, fits, limit, set_limit, settled
 
 pytestmark = pytest.mark.browser
 FIVE = 5
@@ -106,11 +102,7 @@ def test_the_plan_is_taken_home_and_brought_back(visit, tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_needs_no_sideways_scrolling(visit, scheme):
     page = visit(400, 860, scheme)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert page.evaluate(
-        "[...document.querySelectorAll('[data-testid=stMain] [data-testid=stMetric], .js-plotly-plot')]"
-        ".every(e => e.getBoundingClientRect().right <= window.innerWidth)"
-    )
+    assert fits(page, "[data-testid=stMetric], .js-plotly-plot")
     colours = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     red = int(re.findall(r"\d+", colours)[0])
     assert (red > 128) == (scheme == "light")

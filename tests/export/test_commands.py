@@ -32,6 +32,19 @@ def test_every_format_to_standard_output_and_to_a_file(
     assert out.read_text(encoding="utf-8") == printed
 
 
+def test_export_answers_in_json(plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", str(plan_file), "--format", "vllm", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["format"], printed["candidate"], printed["out"]) == ("vllm", 1, None)
+    out = tmp_path / "launch.sh"
+    assert run(["export", str(plan_file), "--format", "vllm", "--json", "--out", str(out)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["out"] == str(out)
+    assert document["text"] == printed["text"] == out.read_text(encoding="utf-8")
+    assert run(["export", str(plan_file), "--format", "vlm", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["field"] == "--format"
+
+
 def test_what_is_wrong_is_a_sentence(plan_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["export", str(plan_file), "--format", "vlm"]) == 2
     assert "did you mean vllm" in capsys.readouterr().err
