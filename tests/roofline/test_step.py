@@ -167,3 +167,26 @@ def test_sparse_attention_runs_the_indexers_small_kernels_too() -> None:
         counted[model] = kernel_layers(ctx) / ctx.program.layers
     assert counted["deepseek-v3"] == pytest.approx(1.0 + coefficients.latent_kernels)
     assert counted["deepseek-v3.2"] == pytest.approx(counted["deepseek-v3"] + coefficients.indexer_kernels)
+
+
+def test_hotter_experts_slow_a_step_whose_busiest_rank_binds() -> None:
+    """With many tokens a rank; with few, weights bind, and uneven routing streams fewer of them."""
+    spec = catalog().model("kimi-k2")
+    here = device(catalog().accelerator("gb200-nvl72"))
+    layout, yes = Layouts.of(attention_dp=32, ep=32, moe_tp=1, tp=1), np.ones(1, dtype=bool)
+    seconds = {}
+    for tokens in (8.0, 128.0, 512.0):
+        for skew in (0.0, 1.0, 3.0):
+            ctx = StepContext(
+                program(spec),
+                PrecisionPlan.from_checkpoint(spec),
+                curves(here, "sglang"),
+                unit_coefficients(),
+                72,
+                skew,
+            )
+            work = StepWork(np.array([tokens]), np.array([4000.0]))
+            seconds[tokens, skew] = float(step_times(ctx, layout, work, ~yes, yes).exposed["routed_experts"][0])
+    for busy in (128.0, 512.0):
+        assert seconds[busy, 0.0] < seconds[busy, 1.0] < seconds[busy, 3.0]
+    assert seconds[8.0, 3.0] == pytest.approx(seconds[8.0, 0.0], rel=0.1)
