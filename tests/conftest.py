@@ -6,11 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# Examples have no deadline: a busy machine stops one for longer than any it takes.
+settings.register_profile("planner", deadline=None)
+settings.load_profile("planner")
 
 
 @pytest.fixture(scope="session")
