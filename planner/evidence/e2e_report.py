@@ -42,8 +42,8 @@ another kernel than the runs had:
   The runs are of versions 0.5.6 to 0.5.9, the tables of 0.5.14; those of gpt-oss are older than its tables too. Against
   the factor: on an H20, where prefill is bound by compute, SGLang reaches three times the predicted rate, and
   DeepSeek-R1 on 16 H100 takes 264 ms for 8,192 tokens where nearly 600 are predicted (docs/published.md). For it: TTFT
-  of DeepSeek-R1 on one H200 node, held out, is met within 5 to 20 %. The missing time does not grow with FLOPs and may be
-  one of these launch scripts.
+  of DeepSeek-R1 on one H200 node, held out, is met within 5 to 20 %. The missing time does not grow with FLOPs and may
+  be one of these launch scripts.
 * Kernels behind a DeepEP dispatch and DeepGEMM's contiguous layout take no factor: no run dispatches, and the runs
   that use the layout (vLLM 0.12, block-scaled, on Hopper) are met as measured.
 """
