@@ -19,6 +19,7 @@ lint: $(VENV)/.ready
 
 docs: $(VENV)/.ready
 	$(BIN)/python docs/build.py
+	$(BIN)/python examples/refresh.py
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/search.py

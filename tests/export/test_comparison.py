@@ -65,3 +65,15 @@ def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
             exec("".join(cell["source"]), names)
     assert {r["status"] for r in names["rows"]} == {"ok"}
     assert (EXAMPLES / "notebook.ipynb").stat().st_size < 100_000
+
+
+def test_examples_are_refreshed_by_running_them() -> None:
+    refresh = runpy.run_path(str(EXAMPLES / "refresh.py"))
+    names: dict[str, Any] = {}
+    printed, value = refresh["_run"]("print('one')\nx = 2\nx + 1", names, 4)
+    assert printed == {"name": "stdout", "output_type": "stream", "text": ["one\n"]}
+    assert (value["data"], value["execution_count"]) == ({"text/plain": ["3"]}, 4)
+    assert refresh["_run"]("y = x", names, 5) == []
+    book = refresh["values"](EXAMPLES / "procurement.xlsx")
+    assert "Scenarios" in book
+    assert len(book["Scenarios"]) == 13
