@@ -43,6 +43,11 @@ class Arrivals:
         """Part of all time spent in gaps of each kind."""
         return self.shares / self.rates * self.rate_rps
 
+    def none(self, seconds: ArrayLike) -> Array:
+        """Chance of no arrival in the ``seconds`` after one of them, of the same shape."""
+        t = np.asarray(seconds, dtype=float)
+        return np.asarray(np.exp(-self.rates * t[..., None]) @ self.shares)
+
     def counts(self, seconds: ArrayLike) -> Array:
         """Mean arrivals in the ``seconds`` after one of them, of the same shape."""
         t = np.asarray(seconds, dtype=float)

@@ -13,8 +13,10 @@ from planner.serving.step_chain import Chain, Steps
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-ELAPSED, ELAPSED_SHARES = (0.5 - 0.5 / 3**0.5, 0.5 + 0.5 / 3**0.5), (0.5, 0.5)
-"""Part of a step that is over when a request arrives: Gauss points of the uniform law."""
+ELAPSED = (0.25, 0.75)
+"""Part of a step that is over when a request arrives: middles of its halves. What is left of the step is spread over
+the half by the golden ratio, another place for each prompt length."""
+GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 LEVELS = np.concatenate([np.linspace(0.0, 0.9, 16), [0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0]])
 """Probabilities between which one prompt stands for all, finer in the tail."""
 CELLS = 512
@@ -75,8 +77,8 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     within = chain.work.within(np.concatenate([u * own_seconds for u in ELAPSED]))
     seen = (within * arrivals.rates[:, None]).sum(axis=2).reshape(len(ELAPSED), last + 1, arrivals.rates.size, -1)
     running = chain.running * chain.seconds[:, None]
-    for u, share, look in zip(ELAPSED, ELAPSED_SHARES, seen, strict=True):
-        rows = share * np.einsum("ij,ija->ia", running, look[grid.distinct])
+    for u, look in zip(ELAPSED, seen, strict=True):
+        rows = np.einsum("ij,ija->ia", running, look[grid.distinct])
         landed = np.matmul(rows[:, None, :], grid.landing)[:, 0, :]
         by_step = np.zeros((last + 1, grid.points.size))
         by_step[:last] = landed[:last]
@@ -87,11 +89,13 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     mass = np.concatenate(weights)  # (2 (M + 1), G)
     idle = float(np.sum(chain.starting[0] * chain.idle))
     mass = np.vstack([mass, np.zeros(grid.points.size)])
-    mass[-1, 0] = idle
+    mass[-1, 0] = idle * len(ELAPSED)
     residual = np.append(residual, 0.0)
+    under_way = np.append(np.tile(own_seconds, len(ELAPSED)), 0.0)
     row, column = np.nonzero(mass > 1e-7 * mass.sum())
-    left, ahead = residual[row][:, None], (grid.points[column] * chain.unit)[:, None]
-    weight = (mass[row, column][:, None] * shares).ravel()
+    spread = (np.arange(lengths.size) * GOLDEN % 1.0 - 0.5) / len(ELAPSED)
+    left, ahead = residual[row][:, None] + under_way[row][:, None] * spread, (grid.points[column] * chain.unit)[:, None]
+    weight = mass[row, column][:, None] * shares
 
     whole = ahead + lengths
     before = np.ceil(whole / steps.budget - 1e-9) - 1.0
@@ -99,23 +103,28 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     full = float(chain.seconds[last])
     since = left + before * full
     table = np.linspace(0.0, float(since.max()), 200)
-    more = np.maximum(np.interp(since, table, arrivals.counts(table)), 1e-12)
+    quiet = np.minimum(np.interp(since, table, arrivals.none(table)), 1.0 - 1e-12)
     room = np.maximum(steps.budget - rest, 1e-9)
-    joined = -room * np.expm1(-more / room)
-    own = steps.of(rest + joined)
+    joined = -room * np.expm1(-np.interp(since, table, arrivals.counts(table)) / room)
+    joined = np.minimum(joined / (1.0 - quiet), room)
+    # With nobody behind it, and with those that come where somebody does.
+    own = np.stack([steps.of(rest), steps.of(rest + joined)])
     first = (since + own).ravel()
-    start = np.broadcast_to(left + np.floor(ahead / steps.budget + 1e-9) * full, whole.shape).ravel()
+    weight = np.stack([weight * quiet, weight * (1.0 - quiet)]).ravel()
+    start = left + np.floor(ahead / steps.budget + 1e-9) * full
     first_times, cell = times(first, weight)
     place = np.append(0.0, first_times.below)[cell]
     group = np.clip(np.searchsorted(GROUPS, place, side="right") - 1, 0, GROUPS.size - 2)
-    sums = [np.bincount(group, weight * v.ravel(), GROUPS.size - 1) for v in (first, since, own, room)]
+    twice = [np.broadcast_to(v, own.shape).ravel() for v in (since, room, start)]
+    kept = (first, twice[0], own.ravel(), twice[1])
+    sums = [np.bincount(group, weight * v, GROUPS.size - 1) for v in kept]
     total = np.bincount(group, weight, GROUPS.size - 1)
     groups = tuple(
         Group(float(total[k] / weight.sum()), *(float(s[k] / total[k]) for s in sums))
         for k in range(GROUPS.size - 1)
         if total[k] > 0.0
     )
-    return Waits(first_times, times(start, weight)[0], groups)
+    return Waits(first_times, times(twice[2], weight)[0], groups)
 
 
 def middles() -> Array:
