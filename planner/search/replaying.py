@@ -291,4 +291,5 @@ def predicted(c: Candidate) -> dict[str, Any]:
     return found | {
         "throughput_rps": digits(c.throughput_rps) if c.throughput_rps is not None else None,
         "goodput_rps": digits(c.goodput_rps),
+        "completion_rate": digits(c.completion_rate) if c.completion_rate is not None else None,
     }
