@@ -6,25 +6,22 @@ import pytest
 
 from benchmarks.deepseek_day6 import Row, main, rows
 
-PROFILE_PREFILL = "profile prefill"
-"""The planner is slow here: grouped GEMMs of fp8 experts behind DeepEP were measured in engines whose kernels reach a
-sixth of the peak on 4,096 rows an expert, DeepSeek's own reach several times that."""
-
-
 @pytest.fixture(scope="module")
 def table() -> list[Row]:
     return rows()
 
 
-def test_published_rates_lie_in_their_intervals(table: list[Row]) -> None:
-    for row in table:
-        if not row.name.startswith(PROFILE_PREFILL):
-            assert row.inside, row
+def test_profiles_of_full_nodes_lie_in_their_intervals(table: list[Row]) -> None:
+    full = [row for row in table if row.full]
+    assert len(full) == 2
+    for row in full:
+        assert row.inside, row
 
 
-def test_the_profile_of_prefill_is_under_estimated_but_not_by_half(table: list[Row]) -> None:
-    row = next(r for r in table if r.name.startswith(PROFILE_PREFILL))
-    assert row.published / 2 < row.predicted < row.published * 1.1
+def test_decode_over_the_day_lies_in_its_interval(table: list[Row]) -> None:
+    """Decode nodes are as full as their requests make them, and those are given: 88 a GPU."""
+    row = next(r for r in table if r.name.startswith("day 6 decode"))
+    assert row.inside, row
 
 
 def test_a_day_of_traffic_does_not_pass_full_nodes(table: list[Row]) -> None:
