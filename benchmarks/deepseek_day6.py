@@ -5,9 +5,9 @@ published (``measured/published/e2e_deepseek.yaml``). No coefficient was fitted 
 is DeepSeek's own: SGLang's curves and host times stand in for it.
 
 The day-6 figures are means of a day's traffic over nodes that are not always full, the planner's are of full ones:
-they bound the published rates from above. For prefill that is a factor of two, in DeepSeek's own figures too: the
-profile's full nodes compute 62.7k tokens per second, those of the day 32.2k. For decode the requests in a GPU are given,
-so that the two compare. The profiles are of full nodes with balanced routing.
+they bound the published rates from above. For prefill that is a factor of two, in DeepSeek's own figures too: full
+nodes of the profile compute 62.7k tokens per second, those of the day 32.2k. For decode the requests in a GPU are
+given, so that the two compare. The profiles are of full nodes with balanced routing.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.deepseek_day6 import Row, main, rows
 
+
 @pytest.fixture(scope="module")
 def table() -> list[Row]:
     return rows()
