@@ -232,7 +232,9 @@ def _render(out: Console, document: Mapping[str, Any], made: Sequence[Mapping[st
         groups = [row for g in document["groups"] for row in _metric_rows(f"{g['group']} = {g['value']}", g["metrics"])]
         if groups:
             out.print(table("By group", _COLUMNS, groups, text=2))
-        if document.get("worst"):
+        if document["kind"] in ("memory", "memory_logs"):
+            _render_memory(out, document)
+        elif document.get("worst"):
             columns = ("row", "what", "measured to predicted", "largest terms of its steps, ms")
             worst = [_worst(row) for row in document["worst"]]
             shown = len(columns) if any(row[-1] for row in worst) else len(columns) - 1
@@ -271,6 +273,29 @@ def _worst(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 WORST_TERMS = 3
+
+
+def _render_memory(out: Console, document: Mapping[str, Any]) -> None:
+    """What the budget says of starts that failed, and the start-ups furthest off with their terms."""
+    told = document.get("failures", {})
+    if told.get("memory_failures"):
+        out.print(f"Starts that failed for lack of memory: {told['memory_failures']}, {told['predicted']} predicted.")
+    for label, key in (("not predicted", "missed"), ("predicted to fail but ran", "wrongly_refused")):
+        names = told.get(key, ())
+        for name in names:
+            out.print(f"  {label}: {name}", markup=False, soft_wrap=True)
+    rows = []
+    for row in document["worst"]:
+        version = f" {row['engine_version']}" if row["engine_version"] else ""
+        figure = f"{row['metric'].replace('_', ' ')} {row['measured']:,.4g} → {row['predicted']:,.4g}"
+        terms = [
+            f"{name.removesuffix('_gib').replace('_', ' ')} {a:,.4g} → {b:,.4g}"
+            for name, (a, b) in row["terms"].items()
+        ]
+        what = f"{row['model']} {row['gpu']} {row['layout']}{version}"
+        rows.append((row["run_id"], what, figure, "; ".join(terms[:WORST_TERMS])))
+    if rows:
+        out.print(table("Worst rows", ("row", "what", "measured to predicted", "terms most off, GiB"), rows, text=4))
 
 
 def _render_log(out: Console, document: Mapping[str, Any]) -> None:

@@ -154,6 +154,7 @@ def _memory_row(row: Mapping[str, str]) -> RowPrediction:
     out.fits = None if not row["fits"] else row["fits"] == "true"
     out.failed, out.memory_failure = row["failed"] == "true", row["memory_failure"] == "true"
     out.failure_reason, out.reason = row["failure_reason"], row["reason"]
+    out.gpu, out.note = row["gpu"], row["note"]
     return out
 
 

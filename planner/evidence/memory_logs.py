@@ -17,6 +17,7 @@ from planner.catalog import Catalog
 from planner.errors import InputError
 from planner.evidence.memory_table import UNSTATED_MEMORY
 from planner.evidence.memory_validate import RowPrediction, memory_metrics, validate_memory
+from planner.evidence.memory_worst import worst_rows
 
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "trtllm": "trtllm"}
 """Engine names of the logs that have memory rules; forks and other engines are reported as such."""
@@ -73,6 +74,7 @@ def validate_logs(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> dic
     with np.errstate(invalid="ignore"):  # memory not stated is infinite here, and its terms are not compared
         reports = {e: validate_memory(r, catalog, engine=e) for e, r in rows.items()}
     made = [p for r in reports.values() for p in r["predictions"]]
+    read = [RowPrediction(**p) for p in made]
     failed: dict[str, int] = dict(skipped)
     for report in reports.values():
         for reason, count in report["failed"].items():
@@ -82,10 +84,11 @@ def validate_logs(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> dic
         "rows": len(entries),
         "predicted": sum(r["predicted"] for r in reports.values()),
         "failed": dict(sorted(failed.items(), key=lambda pair: -pair[1])),
-        "metrics": memory_metrics([RowPrediction(**p) for p in made]),
+        "metrics": memory_metrics(read),
         "groups": [
             {"group": "engine", "value": e, "rows": r["rows"], "metrics": r["metrics"]} for e, r in reports.items()
         ],
+        "worst": worst_rows(read),
         "predictions": [*made, *(vars(p) for p in left)],
         "skipped": skipped,
         "engines": {e: {k: v for k, v in r.items() if k != "predictions"} for e, r in reports.items()},

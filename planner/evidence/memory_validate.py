@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from planner.catalog.validation import validate
 from planner.errors import InputError, PlannerError
 from planner.evidence.memory_models import Resolved, resolve_model, run_precision
 from planner.evidence.memory_table import number, ranks, setting
+from planner.evidence.memory_worst import worst_rows
 from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
 from planner.layout.legality import require_possible
@@ -60,6 +62,9 @@ class RowPrediction:
     detail: str = ""
     """The same with names and numbers."""
     resolved: str = ""
+    gpu: str = ""
+    note: str = ""
+    """What was read otherwise than stated, and why; empty where nothing was."""
 
 
 def predict_rows(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engine: str = "vllm") -> list[RowPrediction]:
@@ -68,7 +73,8 @@ def predict_rows(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engine:
 
 
 def validate_memory(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engine: str = "vllm") -> dict[str, Any]:
-    """The validation report of memory runs: kind, rows, predicted, failed, metrics, groups, failures, predictions.
+    """The validation report of memory runs: kind, rows, predicted, failed, warnings, metrics, groups, failures, worst,
+    predictions.
 
     ``metrics`` has median_ape, mean_ape, p90_ape (of |predicted - measured| / |measured|), bias (mean signed
     relative error) and points for each of METRICS, over every row that ran and measured it. ``failures`` says
@@ -76,15 +82,13 @@ def validate_memory(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engi
     (:class:`RowPrediction` as dicts).
     """
     predictions = predict_rows(rows, catalog, engine=engine)
-    failed: dict[str, int] = {}
-    for p in predictions:
-        if p.reason:
-            failed[p.reason] = failed.get(p.reason, 0) + 1
+    failed = Counter(p.reason for p in predictions if p.reason)
     return {
         "kind": "memory",
         "rows": len(predictions),
         "predicted": sum(1 for p in predictions if not p.reason),
-        "failed": failed,
+        "failed": dict(failed),
+        "warnings": dict(Counter(f"{p.model}: {p.note}" for p in predictions if p.note)),
         "metrics": memory_metrics(predictions),
         "groups": [
             {"group": name, "value": value, "rows": len(members), "metrics": memory_metrics(members)}
@@ -92,6 +96,7 @@ def validate_memory(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engi
             for value, members in _by(predictions, key).items()
         ],
         "failures": _failures(predictions),
+        "worst": worst_rows(predictions),
         "predictions": [vars(p) for p in predictions],
     }
 
@@ -99,6 +104,7 @@ def validate_memory(rows: Sequence[Mapping[str, str]], catalog: Catalog, *, engi
 _GROUPS: dict[str, Callable[[RowPrediction], str]] = {
     "engine_version": lambda p: p.engine_version or "not stated",
     "kind": lambda p: p.kind,
+    "gpu": lambda p: p.gpu or "not stated",
     "layout": lambda p: p.layout,
     "model": lambda p: p.model,
 }
@@ -124,8 +130,10 @@ def _predict(row: dict[str, str], catalog: Catalog, engine: str, run_id: str) ->
         failed=(row.get("failed") or "").strip().lower() in ("true", "1", "yes"),
         failure_reason=text,
         memory_failure=_blames_memory(text),
+        gpu=row.get("gpu", ""),
     )
     try:
+        row, out.note = _with_its_share(row, engine)
         resolved = resolve_model(out.model, catalog)
         out.resolved = resolved.how
         spec = resolved.spec
@@ -182,6 +190,31 @@ def _budget(
         stage=stage,
     )
     return budget, tokens
+
+
+def _with_its_share(row: dict[str, str], engine: str) -> tuple[dict[str, str], str]:
+    """A row with the share of memory that its own figures show, and a sentence where that is not the stated one.
+
+    vLLM gives the cache what its share leaves beside weights, activations and the rest, so the four terms add to the
+    share of the memory. A label that contradicts them is another run's.
+    """
+    memory, stated = setting(row, "gpu_mem_gib"), setting(row, "gpu_memory_utilization")
+    terms = [number(row, k) for k in ("weights_gib", "peak_activation_gib", "non_torch_gib", "available_kv_gib")]
+    known = [term for term in terms if term is not None]
+    if engine != "vllm" or memory is None or stated is None or len(known) < len(terms):
+        return row, ""
+    shown = sum(known) / memory
+    share = round(shown, 2)
+    if not 0 < share <= 1 or share == stated or abs(shown - share) > SHARE_SLACK or abs(shown - stated) < SHARE_OFF:
+        return row, ""
+    told = f"gpu_memory_utilization: {stated:g} stated, {share:g} taken: its terms and cache add to {sum(known):.2f} of"
+    return row | {"gpu_memory_utilization": f"{share:g}"}, f"{told} {memory:g} GiB"
+
+
+SHARE_SLACK = 0.0005
+"""Terms in GiB with two digits add up this exactly."""
+SHARE_OFF = 0.01
+"""A smaller difference is not another setting."""
 
 
 def _measured(row: dict[str, str], out: RowPrediction, budget: MemoryBudget) -> None:
