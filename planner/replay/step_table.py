@@ -14,9 +14,9 @@ from math import exp, log
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.catalog.model_spec import MlaAttention
 from planner.layout.layouts import Layouts
 from planner.roofline.step import COMPUTE_TERMS, StepContext, StepTimes, StepWork, launch_excess, step_times
+from planner.roofline.verify import reads_each_query, verify_times
 
 Array = NDArray[np.float64]
 
@@ -68,10 +68,7 @@ class StepTable:
     ) -> None:
         """``most_sequences`` and ``most_tokens`` (prompt tokens of a step) of one rank; ``longest_context`` tokens.
 
-        ``drafts`` tokens of each sequence are checked in a step beside its own (speculative decoding): every operator
-        but attention sees 1 + drafts tokens a sequence. Attention reads a cache once whatever the number of queries;
-        absorbed MLA, bound by compute with its many heads, takes them one by one. A draft token costs one layer and the
-        head more (a multi-token prediction module).
+        ``drafts`` tokens of each sequence are checked in a step beside its own (:mod:`planner.roofline.verify`).
         """
         self._ctx, self._layout = ctx, layout
         self._two_batch, self._deepep = two_batch, deepep
@@ -156,15 +153,11 @@ class StepTable:
 
     def _decode_grid(self, n: Array, kv: Array) -> Array:
         a, b = (v.ravel() for v in np.meshgrid(n, kv, indexing="ij"))
-        times = self._times(StepWork(a * self._queries, b))
-        total = times.total
-        if self._queries > 1:
-            layers = self._ctx.program.layers
-            repeated = total - times.exposed["head"] - times.exposed["host"]
-            total = total + (self._queries - 1) * (repeated / layers + times.exposed["head"])
-            once = self._times(StepWork(a, b)).exposed["attention_core"]
-            total = total - times.exposed["attention_core"] + self._attention(once, times.exposed["attention_core"])
-        return total.reshape(n.size, kv.size)
+        rows = self._layout.take(np.zeros(a.size, dtype=np.int64))
+        flags = np.ones(a.size, dtype=bool)
+        how = (flags & self._two_batch, flags & self._deepep)
+        times = verify_times(self._ctx, rows, StepWork(a, b), self._queries - 1, *how)
+        return times.total.reshape(n.size, kv.size)
 
     def _decode_core_grid(self, n: Array, kv: Array) -> Array:
         """Attention of decodes in a step that also has a prompt token, less the attention of that token."""
@@ -175,8 +168,7 @@ class StepTable:
 
     def _attention(self, once: Array, each: Array) -> Array:
         """Attention of all queries: as one where the cache is read once, as ``each`` in turn for MLA."""
-        latent = any(isinstance(a.spec, MlaAttention) for a in self._ctx.program.attentions)
-        return each if latent else once
+        return each if reads_each_query(self._ctx) else once
 
     def _fixed_grid(self, n: Array, tokens: Array, share: Array) -> tuple[Array, ...]:
         """Everything but attention: compute, communication that may hide, sends, host time without what it waits for

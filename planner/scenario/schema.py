@@ -118,6 +118,34 @@ class Hardware(Schema):
         return self
 
 
+class Speculation(Schema):
+    """Speculative decoding: several draft tokens of each sequence are checked in one decode step."""
+
+    method: Literal["mtp", "eagle3"] = Field(
+        "mtp", description="Where drafts come from: the model's own multi-token-prediction block, or an EAGLE-3 head."
+    )
+    tokens: Annotated[int, Field(ge=1, le=16)] = Field(description="Draft tokens of each sequence in a step.")
+    acceptance: tuple[Annotated[float, Field(ge=0.0, le=1.0)], ...] | None = Field(
+        None,
+        strict=False,
+        description="Chance by position that a draft token is accepted, given that all before it are.",
+    )
+    tokens_per_step: Annotated[float, Field(ge=1.0, le=17.0)] | None = Field(
+        None, description="Mean tokens that a step makes, the next one included; in place of acceptance."
+    )
+    draft_model: Name | None = Field(None, description="Checkpoint of the EAGLE-3 head, for launch scripts.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.acceptance is None) == (self.tokens_per_step is None):
+            raise ValueError("give acceptance by position or tokens_per_step, one of them")
+        if self.acceptance is not None and len(self.acceptance) != self.tokens:
+            raise ValueError(f"acceptance needs {self.tokens} numbers, one for each draft token")
+        if self.tokens_per_step is not None and self.tokens_per_step > self.tokens + 1:
+            raise ValueError(f"tokens_per_step is at most {self.tokens + 1}: the drafts and the next token")
+        return self
+
+
 class EngineOptions(Schema):
     """Engine settings that change memory or time; absent means the engine's own default."""
 
@@ -137,6 +165,9 @@ class EngineOptions(Schema):
     cuda_graphs: bool | None = Field(None, description="Whether decode steps replay captured graphs.")
     two_batch_overlap: bool | None = Field(
         None, description="Whether two micro-batches overlap communication with compute."
+    )
+    speculation: Speculation | None = Field(
+        None, description="Speculative decoding or multi-token prediction; absent means one token a step."
     )
     kv_transfer_overlap: bool | None = Field(
         None,

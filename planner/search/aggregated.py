@@ -85,6 +85,7 @@ def budget_of(
         needed_tokens=np.ceil(s.traffic.mean_context),
         needed_sequences=per_rank,
         cuda_graphs=options.cuda_graphs is not False,
+        mtp=s.keeps_mtp,
     )
 
 
@@ -227,7 +228,7 @@ def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
     slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
     pause = s.scheduler.policy == "prefill_first"
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
-    worker = aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.traffic, scheduling)
+    worker = aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.step_traffic, scheduling)
     return worker.loop, held_by(budget), stage_of(worker, slots)
 
 

@@ -8,6 +8,7 @@ from planner.economics.energy import power_model
 from planner.memory.coefficients import engine_memory
 from planner.search.plan_schema import Candidate
 from planner.search.setup import Hardware, Setup
+from planner.serving.speculative import tokens_per_step
 
 
 def assumptions(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidate]) -> tuple[str, ...]:
@@ -63,6 +64,11 @@ def _traffic(s: Setup) -> list[str]:
             lines.append("The day between its busiest and its quietest hour is smooth, with the mean that is given.")
     if w.prefix_hit_rate:
         lines.append(f"{w.prefix_hit_rate:.1%} of prompt tokens are served from the prefix cache and not computed.")
+    if s.acceptance:
+        lines.append(
+            f"{len(s.acceptance)} draft tokens a step make {tokens_per_step(s.acceptance):.2f} tokens; what they cost "
+            "is computed (wider steps, a layer and the head for each draft), how often they are accepted is given."
+        )
     if engine.version is None:
         lines.append(f"No {s.scheduler.name} version is given: memory terms of the newest version known are used.")
     elif beyond := engine_memory(engine.name, s.catalog).beyond_known(engine.version):

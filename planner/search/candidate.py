@@ -51,18 +51,18 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     taken = d.decode.take(rows)
     chosen = replace(taken, concurrency=np.maximum(taken.concurrency, 1.0))  # a step has a request in it
     budget = budget_of(s, chosen.hardware, chosen.layouts, chosen.concurrency, chosen.token_budget)
-    slots = kv_slots(s, chosen, budget)
+    slots, drafts = kv_slots(s, chosen, budget), len(s.acceptance)
     if d.prefill is None:
         scheduling = Scheduling(
             chosen.token_budget.astype(float), s.scheduler.policy == "prefill_first", chosen.two_batch, chosen.deepep
         )
-        steps = aggregated_steps(chosen.layouts, chosen.concurrency, slots, s.traffic, scheduling)
-        decode = explain_step(s, chosen, steps.decode)
-        prefill = explain_step(s, chosen, steps.prefill)
+        steps = aggregated_steps(chosen.layouts, chosen.concurrency, slots, s.step_traffic, scheduling)
+        decode = explain_step(s, chosen, steps.decode, drafts)
+        prefill = explain_step(s, chosen, steps.prefill, drafts)
         pool, pool_budget, transfer = None, None, None
         second: Phase = "prefill" if s.scheduler.policy == "prefill_first" else "mixed"
     else:
-        decode = explain_step(s, chosen, decode_work(chosen.concurrency, chosen.layouts, s.traffic))
+        decode = explain_step(s, chosen, decode_work(chosen.concurrency, chosen.layouts, s.traffic), drafts)
         pool = d.prefill.take(rows)
         work, _, _ = prefill_pool_steps(pool.layouts, s.traffic, pool.token_budget.astype(float))
         prefill = explain_step(s, pool, work)
@@ -74,8 +74,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         second = "prefill"
     up, far = _traffic(s, chosen)
     assert d.loaded is not None
-    steps = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
-    result = with_stepwise(d.loaded.take(rows).result(), steps)
+    looked_at = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
+    result = with_stepwise(d.loaded.take(rows).result(), looked_at)
     sequences, budget = decode_sequences(s, chosen, result)
     slots = kv_slots(s, chosen, budget)
     out: dict[int, Candidate] = {}

@@ -33,8 +33,9 @@ from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult
 from planner.serving.prefill_pool import PoolLoad, PrefillPool, prefill_pool
 from planner.serving.prompt_steps import PromptWork, prompt_steps
+from planner.serving.speculative import tokens_per_step
 from planner.serving.split import split_at_rate
-from planner.serving.worker import decode_work, prefill_pool_steps
+from planner.serving.worker import decode_times, prefill_pool_steps
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -49,7 +50,7 @@ class PoolPoints:
 
     workers: Workers
     step_s: Array
-    """Decode: seconds per token; prefill: seconds per prompt."""
+    """Decode: seconds of a step; prefill: seconds per prompt."""
     worker_rps: Array
     """Requests per second that one worker passes."""
     servers: Array
@@ -86,10 +87,10 @@ def decode_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
     w = Workers(hw, layouts, concurrency, budget, two_batch, uses_deepep(s, hw, layouts), zero)
 
     def token_s(b: Workers) -> tuple[Array]:
-        return (step_times(hw.ctx, b.layouts, decode_work(b.concurrency, b.layouts, s.traffic), *_how(b)).total,)
+        return (decode_times(hw.ctx, b.layouts, b.concurrency, s.step_traffic, *_how(b)).total,)
 
     (tpot,) = _blocks(w, token_s)
-    out = max(s.output_shape.mean - 1.0, 1.0)
+    out = max(s.step_shape.mean - 1.0, 1.0)
     slots = fitting.limit[found.layout[index]]
     return PoolPoints(w, tpot, concurrency / (out * tpot), slots, slopes(s, w, tpot, 1), index.size)
 
@@ -177,7 +178,8 @@ def disaggregated_deployments(
 ) -> Deployments | None:
     """All pairs of useful pool points at every prefill load, judged; None where a pool has no point."""
     evaluated = prefill.evaluated + decode.evaluated
-    within = decode if limits_tpot_s is None else decode.take(np.flatnonzero(decode.step_s <= limits_tpot_s))
+    token_s = decode.step_s / tokens_per_step(s.acceptance)
+    within = decode if limits_tpot_s is None else decode.take(np.flatnonzero(token_s <= limits_tpot_s))
     d, p = useful(s, within if len(within.workers) else decode), useful(s, prefill, prefill_sequences)
     if not len(d.workers) or not len(p.workers):
         return None
@@ -232,7 +234,7 @@ def _paired(s: Setup, d: PoolPoints, p: PoolPoints) -> tuple[PoolPoints, PoolPoi
     i, j, k = (a.ravel() for a in np.indices((len(d.workers), len(p.workers), UTILISATIONS.size)))
     d, p = d.take(i), p.take(j)
     # what the requests in flight make: C / (prompt + output)
-    further = max(float(s.traffic.output_tokens) - 1.0, 1.0)
+    further = max(float(s.step_traffic.output_tokens) - 1.0, 1.0)
     rate = np.asarray(s.in_flight / (p.step_s + further * d.step_s))
     d = _counted(d, s.in_flight / d.workers.concurrency)
     return d, _counted(p, rate / (UTILISATIONS[k] * p.worker_rps)), rate

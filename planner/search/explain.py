@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.hardware.curves import curves
 from planner.hardware.device import Device
 from planner.roofline.step import COMMUNICATION_TERMS, StepContext, StepTimes, StepWork, step_times
+from planner.roofline.verify import verify_times
 from planner.search.setup import Setup
 from planner.search.table import Workers
 
@@ -42,6 +43,7 @@ TERM_WORDS: Mapping[str, str] = {
     "combine": "expert combine",
     "pp_send": "pipeline sends",
     "host": "scheduling on the host",
+    "drafts": "draft tokens",
 }
 
 
@@ -55,14 +57,15 @@ class Explained:
     """Relative fall of the step's time when the resource is 10 % faster."""
 
 
-def explain_step(s: Setup, w: Workers, work: StepWork) -> Explained:
-    """Times of a step and what bounds each term: the resource whose 10 % gain shortens it most.
+def explain_step(s: Setup, w: Workers, work: StepWork, drafts: int = 0) -> Explained:
+    """Times of a step (decode: with ``drafts``) and what bounds each term: the resource whose 10 % gain shortens it
+    most.
 
     A term that no resource shortens by a third of that gain is bound by latency (floors, launches).
     """
     ctx = w.hardware.ctx
-    times = _times(ctx, w, work)
-    faster = {name: _times(_nudged(s, ctx, name), w, work) for name in ("compute", "memory", "network")}
+    times = _times(ctx, w, work, drafts)
+    faster = {name: _times(_nudged(s, ctx, name), w, work, drafts) for name in ("compute", "memory", "network")}
     bound: dict[str, list[str]] = {}
     full = 1.0 - 1.0 / NUDGE
     for term, exposed in times.exposed.items():
@@ -91,8 +94,11 @@ def _bound(term: str, falls: Mapping[str, float], full: float) -> str:
     return "network" if term in COMMUNICATION_TERMS else best
 
 
-def _times(ctx: StepContext, w: Workers, work: StepWork) -> StepTimes:
-    return step_times(ctx, w.layouts, work, w.two_batch, w.deepep)
+def _times(ctx: StepContext, w: Workers, work: StepWork, drafts: int) -> StepTimes:
+    if work.has_prefill:
+        work = replace(work, decode_seqs=work.decode_seqs * (1 + drafts))
+        return step_times(ctx, w.layouts, work, w.two_batch, w.deepep)
+    return verify_times(ctx, w.layouts, work, drafts, w.two_batch, w.deepep)
 
 
 def _nudged(s: Setup, ctx: StepContext, resource: str) -> StepContext:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.roofline.step import StepWork, step_times
+from planner.roofline.step import StepWork
 from planner.search.setup import Setup
 from planner.search.table import Workers
+from planner.serving.by_token import by_token
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.closed_percentiles import closed_percentiles
 from planner.serving.goodput import good_share
@@ -21,7 +22,7 @@ from planner.serving.prefill_pool import PrefillPool
 from planner.serving.quantiles import LEVELS
 from planner.serving.queues import worker_cv
 from planner.serving.rows import put
-from planner.serving.worker import WorkerSteps, WorkerTimes, decode_work
+from planner.serving.worker import WorkerSteps, WorkerTimes, beside_decodes, decode_times
 from planner.units import MILLISECOND
 
 Array = NDArray[np.float64]
@@ -52,7 +53,7 @@ class Stage:
 def stage_of(worker: WorkerTimes, slots: Array) -> Stage:
     """The figures of an aggregated worker."""
     steps: WorkerSteps = worker.steps
-    decode, prefill = worker.decode.total, worker.prefill.total
+    decode, prefill = worker.decode.total, worker.prefill_s
     return Stage(
         decode,
         prefill,
@@ -98,7 +99,7 @@ def prompt_shape(s: Setup, w: Workers, stage: Stage) -> tuple[Array, Array]:
             past_tokens,
             prompt_tokens * busy,
         )
-        whole = step_times(w.hardware.ctx, w.layouts, work, w.two_batch, w.deepep).total
+        whole = beside_decodes(w.hardware.ctx, w.layouts, work, s.step_traffic, (w.two_batch, w.deepep))
         return np.maximum(whole - (0.0 if pause else stage.decode_s), 0.0)
 
     first = np.maximum(stage.prefill_s - (0.0 if pause else stage.decode_s), 0.0)
@@ -153,8 +154,8 @@ def slopes(s: Setup, w: Workers, step_s: Array, stride: int) -> Array:
     if single.size:
         few = w.take(single)
         more = few.concurrency * 1.1
-        work = decode_work(more, few.layouts, s.traffic)
-        faster = step_times(w.hardware.ctx, few.layouts, work, few.two_batch, few.deepep).total
+        how = (few.two_batch, few.deepep)
+        faster = decode_times(w.hardware.ctx, few.layouts, more, s.step_traffic, *how).total
         slope[single] = (faster - step_s[single]) / (more - few.concurrency)
     return np.maximum(slope, 0.0)
 
@@ -193,10 +194,15 @@ class Loaded:
 
     def result(self, wanted: Mapping[str, Sequence[str]] = EVERYTHING) -> LoadResult:
         """Means, and the ``wanted`` percentiles by metric."""
+        acceptance = self.worker.acceptance
+        if acceptance and "tbt" in wanted:
+            wanted = {**wanted, "tbt": tuple(LEVELS)}
         if self.loop is None:
-            return percentiles(self.worker, wanted, self.prefill)
-        assert self.concurrency is not None
-        return closed_percentiles(self.worker, self.loop, self.concurrency, wanted)
+            found = percentiles(self.worker, wanted, self.prefill)
+        else:
+            assert self.concurrency is not None
+            found = closed_percentiles(self.worker, self.loop, self.concurrency, wanted)
+        return by_token(found, acceptance, self.worker.outputs.mean - 1.0)
 
 
 def _row(values: Array, rows: IntArray) -> Array:
@@ -210,7 +216,7 @@ def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
         rate_rps=rate,
         arrival_cv=cv,
         prompts=s.prompt_shape,
-        outputs=s.output_shape,
+        outputs=s.step_shape,
         decode_step_s=stage.decode_s,
         reference_occupancy=w.concurrency,
         decode_step_slope_s=slope,
@@ -225,6 +231,7 @@ def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
         slots=stage.slots,
         request_s=np.array(w.hardware.ctx.coefficients.request_s),
         poll_steps=stage.poll,
+        acceptance=s.acceptance,
     )
 
 
@@ -236,7 +243,7 @@ def decode_load(s: Setup, w: Workers, step_s: Array, slope: Array, slots: Array)
         rate_rps=rate,
         arrival_cv=cv,
         prompts=s.prompt_shape,
-        outputs=s.output_shape,
+        outputs=s.step_shape,
         decode_step_s=step_s,
         reference_occupancy=w.concurrency,
         decode_step_slope_s=slope,
@@ -251,6 +258,7 @@ def decode_load(s: Setup, w: Workers, step_s: Array, slope: Array, slots: Array)
         slots=slots,
         request_s=np.array(w.hardware.ctx.coefficients.request_s),
         poll_steps=one,
+        acceptance=s.acceptance,
     )
 
 

@@ -151,6 +151,7 @@ class OperatingPoint(Schema):
     gpu_memory_utilization: float | None = Field(None, description="Part of GPU memory in use.")
     max_model_len: int | None = Field(None, description="Largest context in tokens.")
     two_batch_overlap: bool | None = Field(None, description="Two micro-batches overlapped.")
+    draft_tokens: int | None = Field(None, description="Draft tokens of each sequence that a decode step checks.")
 
 
 class Pool(Schema):

@@ -114,6 +114,8 @@ class Prepared:
 def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options | None = None) -> Prepared:
     """The candidate's workers as a replay of ``requests`` requests runs them."""
     o = options or Options()
+    if s.acceptance and not o.speculation.acceptance:
+        o = replace(o, speculation=Speculation(s.acceptance))
     longest_context = s.scenario.engine.options.max_model_len or s.spec.max_context_tokens
     if c.prefill_pool is not None and c.decode_pool is not None:
         d = _pool_workers(s, c.decode_pool, longest_context, o, prefill=False)

@@ -30,6 +30,7 @@ from planner.scenario.load import resolve_model
 from planner.scenario.loads import ClosedLoop
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.serving.length_shape import LengthShape
+from planner.serving.speculative import acceptance_from_length, extra_kv_tokens, in_steps, steps_for
 from planner.serving.worker import Traffic
 
 DEFAULT_WORKER_GPUS = 64
@@ -92,8 +93,35 @@ class Setup:
         """
         w = self.scenario.workload
         inputs, outputs = float(w.input_tokens.mean()), self.output_shape
-        context = inputs + 0.5 * outputs.mean * outputs.moment(2)
+        context = inputs + 0.5 * outputs.mean * outputs.moment(2) + extra_kv_tokens(self.acceptance)
         return Traffic(inputs, float(w.output_tokens.mean()), float(w.prefix_hit_rate), context_tokens=context)
+
+    @cached_property
+    def acceptance(self) -> tuple[float, ...]:
+        """Chance by position that a draft token is accepted; empty without speculation."""
+        given = self.scenario.engine.options.speculation
+        if given is None:
+            return ()
+        if given.acceptance is not None:
+            return given.acceptance
+        return acceptance_from_length(given.tokens_per_step or 1.0, given.tokens)
+
+    @property
+    def keeps_mtp(self) -> bool:
+        """Whether the model's multi-token-prediction block stays in memory."""
+        given = self.scenario.engine.options.speculation
+        return given is not None and given.method == "mtp" and self.spec.mtp is not None
+
+    @cached_property
+    def step_traffic(self) -> Traffic:
+        """As engines step through it: output lengths count decode steps, which make several tokens with speculation."""
+        steps = 1.0 + float(steps_for(float(self.traffic.output_tokens) - 1.0, self.acceptance))
+        return replace(self.traffic, output_tokens=steps, drafts=len(self.acceptance))
+
+    @cached_property
+    def step_shape(self) -> LengthShape:
+        """Outputs in decode steps."""
+        return in_steps(self.output_shape, self.acceptance)
 
     @cached_property
     def prompt_shape(self) -> LengthShape:

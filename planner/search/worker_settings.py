@@ -57,4 +57,5 @@ def operating_point(s: Setup, w: Workers, per_rank: Array, i: int) -> OperatingP
         gpu_memory_utilization=s.scenario.engine.options.gpu_memory_utilization,
         max_model_len=s.longest_request,
         two_batch_overlap=bool(w.two_batch[i]),
+        draft_tokens=len(s.acceptance) or None,
     )

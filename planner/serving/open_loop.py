@@ -57,6 +57,8 @@ class WorkerLoad:
     request_s: Array
     """Fixed time of a request outside the steps, before its first token."""
     poll_steps: Array
+    acceptance: tuple[float, ...] = ()
+    """Speculative decoding: chance by position that a draft token is accepted; ``outputs`` then count decode steps."""
 
     def take(self, rows: NDArray[np.int64]) -> WorkerLoad:
         """The candidates at positions ``rows``; scalars stay."""

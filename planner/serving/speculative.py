@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError
+from planner.serving.length_shape import LengthShape
 
 Array = NDArray[np.float64]
 
@@ -94,3 +95,25 @@ def gap_quantile(
 def extra_kv_tokens(acceptance: Sequence[float]) -> float:
     """KV slots that drafts take per sequence beyond the accepted ones: all K are written, the rejected are dropped."""
     return len(acceptance) + 1.0 - tokens_per_step(acceptance)
+
+
+def steps_for(tokens: ArrayLike, acceptance: Sequence[float]) -> Array:
+    """Mean decode steps that make ``tokens``: the last one makes (E[j^2] / n - 1) / 2 more than is needed (renewal
+    theory; Feller 1971, volume II, section XI.4), none where there is nothing to make.
+    """
+    chances = step_distribution(acceptance)
+    counts = np.arange(1, chances.size + 1)
+    n = tokens_per_step(acceptance)
+    over = 0.5 * (float(chances @ np.square(counts)) / n - 1.0)
+    wanted = np.asarray(tokens, dtype=float)
+    return np.where(wanted > 0.0, np.maximum((wanted + over) / n, np.minimum(wanted, 1.0)), 0.0)
+
+
+def in_steps(outputs: LengthShape, acceptance: Sequence[float]) -> LengthShape:
+    """Output lengths in decode steps: the first token comes with the prompt, n tokens a step after it."""
+    n = tokens_per_step(acceptance)
+    if n == 1.0:
+        return outputs
+    steps = 1.0 + steps_for(np.maximum(outputs.values * outputs.mean - 1.0, 0.0), acceptance)
+    mean = float(outputs.weights @ steps)
+    return LengthShape(mean, steps / mean, outputs.weights)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.layout.layouts import Layouts
 from planner.roofline.step import StepContext, StepTimes, StepWork, step_times
+from planner.roofline.verify import verify_times
 from planner.serving.closed_loop import LoopTimes, aggregated
 
 Array = NDArray[np.float64]
@@ -27,6 +28,8 @@ class Traffic:
     """Requests of fixed lengths that a client sends again at once, where prompts ride along with decodes."""
     context_tokens: Array | float | None = None
     """Mean tokens in the KV cache of a decoding request where the outputs' distribution is known."""
+    drafts: int = 0
+    """Draft tokens of each sequence that a decode step checks (speculative decoding)."""
 
     @property
     def new_tokens(self) -> Array:
@@ -86,7 +89,41 @@ class WorkerTimes:
     steps: WorkerSteps
     loop: LoopTimes
     decode: StepTimes
-    prefill: StepTimes
+    prefill_s: Array
+    """Steps with prompts."""
+
+
+def decode_times(
+    ctx: StepContext,
+    layouts: Layouts,
+    running: Array,
+    traffic: Traffic,
+    two_batch: NDArray[np.bool_],
+    deepep: NDArray[np.bool_],
+) -> StepTimes:
+    """Decode steps with the worker's ``running`` sequences, drafts included."""
+    return verify_times(ctx, layouts, decode_work(running, layouts, traffic), traffic.drafts, two_batch, deepep)
+
+
+def beside_decodes(
+    ctx: StepContext,
+    layouts: Layouts,
+    work: StepWork,
+    traffic: Traffic,
+    how: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+) -> Array:
+    """Seconds of steps with prompts beside decodes (``work``); what drafts add to the decodes is that of a decode step.
+
+    Their tokens count in every operator; attention that reads a cache once, and drafting, as without the prompts.
+    """
+    if not traffic.drafts:
+        return step_times(ctx, layouts, work, *how).total
+    wide = replace(work, decode_seqs=work.decode_seqs * (1 + traffic.drafts))
+    alone = StepWork(np.maximum(work.decode_seqs, 1e-9), work.kv_tokens)
+    many = replace(alone, decode_seqs=alone.decode_seqs * (1 + traffic.drafts))
+    drafted = verify_times(ctx, layouts, alone, traffic.drafts, *how).total
+    extra = np.where(work.decode_seqs > 0.0, drafted - step_times(ctx, layouts, many, *how).total, 0.0)
+    return np.asarray(step_times(ctx, layouts, wide, *how).total + extra)
 
 
 def decode_work(running: Array, layouts: Layouts, traffic: Traffic) -> StepWork:
@@ -133,7 +170,7 @@ def aggregated_steps(
     running = np.maximum(np.minimum(concurrency, slots), 1e-9)
     pause = np.broadcast_to(np.asarray(scheduling.decodes_pause, dtype=bool), running.shape)
     riding = np.where(pause, 0.0, running / layouts.attention_dp)
-    budget = np.maximum(np.asarray(scheduling.token_budget, dtype=float) - riding, 1.0)
+    budget = np.maximum(np.asarray(scheduling.token_budget, dtype=float) - riding * (1 + traffic.drafts), 1.0)
     most = layouts.attention_dp * np.maximum(budget / traffic.new_tokens, 1.0)
     poll = np.broadcast_to(np.asarray(scheduling.poll_steps, dtype=float), running.shape)
     arrivals = running * poll / np.maximum(np.asarray(traffic.output_tokens) - 1.0, 1.0)
@@ -176,14 +213,14 @@ def aggregated_worker(
     """Steady state of a worker that prefills and decodes (see :func:`aggregated_steps`)."""
     steps = aggregated_steps(layouts, concurrency, slots, traffic, scheduling)
     how = (scheduling.two_batch, scheduling.deepep)
-    decode = step_times(ctx, layouts, steps.decode, *how)
-    prefill = step_times(ctx, layouts, steps.prefill, *how)
+    decode = verify_times(ctx, layouts, steps.decode, traffic.drafts, *how)
+    prefill = beside_decodes(ctx, layouts, steps.prefill, traffic, how)
     loop = aggregated(
         concurrency,
         slots,
         traffic.output_tokens,
         decode.total,
-        prefill.total,
+        prefill,
         steps.chunks,
         steps.prompts_per_step,
         steps.pause,

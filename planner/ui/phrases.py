@@ -50,6 +50,7 @@ WORDS = (
     N_("pipeline sends"),
     N_("network"),
     N_("scale-up link"),
+    N_("draft tokens"),
     N_("scheduling on the host"),
     N_("dense mlp"),
     N_("median of on-demand offers"),
@@ -220,6 +221,10 @@ ASSUMPTIONS = (
     N_("KV cache in {kv}; {model} weights: attention {a}, routed experts {b}"),
     N_("KV cache in {kv}; {model} weights: attention {a}, dense mlp {b}"),
     N_("{share} of prompt tokens are served from the prefix cache and not computed"),
+    N_(
+        "{n} draft tokens a step make {made} tokens; what they cost is computed (wider steps, a layer and the head for "
+        "each draft), how often they are accepted is given"
+    ),
     N_("No {engine} version is given: memory terms of the newest version known are used"),
     N_(
         "{engine} {version} is newer than the versions known here, {low} to {high}: memory terms and step times are "

@@ -175,6 +175,7 @@ def term_name(term: str) -> str:
         "head": _("Head"),
         "sampling": _("Sampling"),
         "pp_send": _("Pipeline sends"),
+        "drafts": _("Draft tokens"),
         "host": _("Host"),
     }
     return known.get(term) or term.replace("_", " ").strip().capitalize()

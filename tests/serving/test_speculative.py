@@ -8,12 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.serving.length_shape import LengthShape
 from planner.serving.speculative import (
     acceptance_from_length,
     extra_kv_tokens,
     gap_quantile,
+    in_steps,
     speculated,
     step_distribution,
+    steps_for,
     tokens_per_step,
 )
 
@@ -55,3 +58,16 @@ def test_gaps_come_in_groups() -> None:
     assert gap_quantile([0.02, 0.05], [0.0, 1.0], [1.0], 0.75) == pytest.approx(0.035)
     with pytest.raises(InputError):
         step_distribution([1.2])
+
+
+def test_steps_for_an_output_are_counted_with_the_last_ones_surplus() -> None:
+    """Two tokens a step always: 5 tokens take 3 steps; one a step: as many; renewal theory against drawing them."""
+    assert steps_for(6.0, [1.0]) == pytest.approx(3.25)  # the mean over odd and even outputs
+    assert steps_for(6.0, []) == 6.0
+    assert steps_for(0.0, [0.5]) == 0.0
+    rng = np.random.default_rng(1)
+    chances = step_distribution([0.8, 0.5])
+    made = np.cumsum(rng.choice([1, 2, 3], p=chances, size=(20_000, 60)), axis=1)
+    assert steps_for(40.0, [0.8, 0.5]) == pytest.approx(float(np.mean(np.argmax(made >= 40, axis=1) + 1)), rel=0.01)
+    shape = in_steps(LengthShape.fixed(41), [0.8, 0.5])
+    assert shape.mean == pytest.approx(1.0 + float(steps_for(40.0, [0.8, 0.5])))

@@ -9,7 +9,7 @@ from typing import Any
 from planner.export.flag_lists import TITLES, flag_list
 from planner.export.roles import Deployment, Role
 from planner.export.words import Arguments, Word
-from planner.scenario.schema import EngineOptions
+from planner.scenario.schema import EngineOptions, Speculation
 
 FP8_KV = ("fp8_tensor", "fp8_channel", "fp8_block", "fp8")
 HIGH_KV = ("bf16", "fp16", "fp32")
@@ -56,6 +56,11 @@ def point(d: Deployment, role: Role) -> Point:
     )
 
 
+def speculation(p: Point, role: Role) -> Speculation | None:
+    """Drafting of a role: prefill workers make one token of each request, so it has none there."""
+    return None if role.name == "prefill" else p.options.speculation
+
+
 def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
     """Comments that hold for every engine: version, precision, what the plan leaves to the engine."""
     title, version = TITLES[engine], flag_list(engine).version
@@ -70,6 +75,9 @@ def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
             for name, (own, to) in sorted(d.precision_changes.items())
         )
         yield f"No flag changes single weight classes: serve a checkpoint quantised like the plan's: {changes}."
+    drafts = d.plan.scenario.engine.options.speculation
+    if drafts is not None and drafts.method == "eagle3" and drafts.draft_model is None and role.name != "prefill":
+        yield "The scenario names no draft_model: add the checkpoint of the EAGLE-3 head."
     if role.pods > 1 and role.gpus_per_pod < role.gpus_per_host:
         yield (
             f"{role.gpus} GPUs of a worker lie evenly on {role.pods} hosts: it uses {role.gpus_per_pod} of the "

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes
+from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes, speculation
 from planner.export.flag_lists import kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.words import HEAD, RANK, Arguments, Var, Word
 
 ENGINE = "sglang"
+ALGORITHM = {"mtp": "EAGLE", "eagle3": "EAGLE3"}
+"""SGLang drafts with a model's multi-token-prediction block as with an EAGLE head."""
 DEEPEP_MODE = {"prefill": "normal", "serve": "auto", "decode": "low_latency"}
 
 
@@ -39,6 +41,7 @@ def settings(d: Deployment, role: Role) -> Settings:
             "gpu_memory_utilization of the scenario is SGLang's share for weights and KV (mem-fraction-static)."
         )
     direct = moe and role.point_to_point
+    drafts = speculation(p, role)
     redundant = layout.redundant_experts if moe and layout.ep > 1 else 0
     arguments = present(
         [
@@ -57,6 +60,11 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--chunked-prefill-size", chunk),
             ("--mem-fraction-static", p.gpu_memory_utilization),
             ("--kv-cache-dtype", kv_flag(d.kv_format, "fp8_e4m3")),
+            ("--speculative-algorithm", ALGORITHM[drafts.method] if drafts else None),
+            ("--speculative-draft-model-path", drafts.draft_model if drafts else None),
+            ("--speculative-num-steps", drafts.tokens if drafts else None),
+            ("--speculative-eagle-topk", 1 if drafts else None),
+            ("--speculative-num-draft-tokens", drafts.tokens + 1 if drafts else None),
             ("--disable-decode-cuda-graph", p.options.cuda_graphs is False),
             ("--disaggregation-mode", role.name if d.disaggregated else None),
         ]

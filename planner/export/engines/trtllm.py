@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.export.engines.settings import Settings, kv_flag, kv_note, point, shared_notes
+from planner.export.engines.settings import Settings, kv_flag, kv_note, point, shared_notes, speculation
 from planner.export.roles import Deployment, Role
 from planner.export.words import Arguments, Word
 
@@ -65,6 +65,13 @@ def settings(d: Deployment, role: Role) -> Settings:
     if moe and layout.redundant_experts and layout.ep > 1:
         slots = d.routed_experts + layout.redundant_experts
         config["moe_config"] = {"load_balancer": {"num_slots": slots}}
+    drafts = speculation(p, role)
+    if drafts is not None and drafts.method == "mtp":
+        config["speculative_config"] = {"decoding_type": "MTP", "num_nextn_predict_layers": drafts.tokens}
+    elif drafts is not None:
+        notes.append(
+            f"TensorRT-LLM's kept list has no fields of Eagle3: set speculative_config for {drafts.tokens} drafts."
+        )
     if p.two_batch_overlap:
         notes.append("TensorRT-LLM has no setting for two-batch overlap in its kept list.")
     if role.point_to_point:

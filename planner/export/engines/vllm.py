@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes
+from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes, speculation
 from planner.export.flag_lists import kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.words import HEAD, RANK, Arguments, Word
@@ -35,6 +35,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     note = kv_note(d.kv_format, "vLLM")
     notes += [note] if note else []
     redundant = layout.redundant_experts if parallel else 0
+    drafts = speculation(p, role)
     arguments = present(
         [
             ("--tensor-parallel-size", layout.tp),
@@ -52,6 +53,9 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--kv-cache-dtype", kv_flag(d.kv_format, "fp8")),
             ("--no-enable-chunked-prefill", p.options.chunked_prefill is False),
             ("--enforce-eager", p.options.cuda_graphs is False),
+            ("--speculative-config.method", None if drafts is None else drafts.method),
+            ("--speculative-config.model", None if drafts is None else drafts.draft_model),
+            ("--speculative-config.num_speculative_tokens", None if drafts is None else drafts.tokens),
             ("--kv-transfer-config.kv_connector", "NixlConnector" if d.disaggregated else None),
             ("--kv-transfer-config.kv_role", KV_ROLES.get(role.name)),
         ]

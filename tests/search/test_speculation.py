@@ -1,0 +1,136 @@
+"""Speculative decoding from the scenario to times by token, memory, replay and launch scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.errors import InputError
+from planner.export.launch import launch_script
+from planner.export.roles import deployment
+from planner.layout.layouts import Layouts
+from planner.scenario.load import load_scenario
+from planner.scenario.schema import Scenario
+from planner.search.plan_schema import Candidate
+from planner.search.planning import estimate, plan
+from planner.search.replays import replay_scenario
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LAYOUT = Layouts.of(tp=4)
+
+
+def scenario(
+    speculation: dict[str, Any] | None = None, rate: float = 2.0, model: str = "llama-3.3-70b", concurrency: int = 0
+) -> Scenario:
+    data = load_scenario(EXAMPLES / "llama-3.3-70b-mi300x.yaml").to_dict()
+    data["model"] = model
+    data["hardware"] = {"candidates": [{"node": "dgx-h200"}]}
+    data["workload"] |= {
+        "input_tokens": {"kind": "fixed", "tokens": 1000},
+        "output_tokens": {"kind": "fixed", "tokens": 301},
+        "arrival": {"kind": "poisson", "rate_rps": rate},
+        "prefix_hit_rate": 0.0,
+    }
+    if concurrency:
+        data["workload"]["arrival"] = {"kind": "closed_loop", "concurrency": concurrency}
+    data["engine"] = {"name": "vllm", "options": {"speculation": speculation}}
+    data["precision"], data["slo"], data["economics"] = {}, {}, {}
+    return Scenario.from_dict(data)
+
+
+def candidate(question: Scenario, layout: Layouts = LAYOUT) -> Candidate:
+    return estimate(question, layout).candidate
+
+
+def test_accepted_drafts_divide_the_step() -> None:
+    """One draft that is always accepted: two tokens a step, which is a little longer; never accepted: all cost."""
+    plain = candidate(scenario())
+    always = candidate(scenario({"tokens": 1, "acceptance": [1.0]}))
+    never = candidate(scenario({"tokens": 1, "acceptance": [0.0]}))
+    assert plain.tpot_ms.mean is not None
+    assert always.tpot_ms.mean is not None
+    assert never.tpot_ms.mean is not None
+    step = always.breakdown.step_ms["decode"]
+    assert step > candidate(scenario(rate=1.0)).breakdown.step_ms["decode"]
+    assert always.tbt_ms.p50 == pytest.approx(step / 2.0, rel=0.05)
+    assert always.tpot_ms.mean < 0.6 * plain.tpot_ms.mean
+    assert never.tpot_ms.mean > plain.tpot_ms.mean
+    assert always.settings.draft_tokens == 1
+    assert {t.term for t in always.breakdown.phase("decode")} >= {"drafts"}
+
+
+def test_mean_tokens_of_a_step_stand_for_acceptance() -> None:
+    by_length = candidate(scenario({"tokens": 2, "tokens_per_step": 1.75}))
+    by_chance = candidate(scenario({"tokens": 2, "acceptance": [0.5, 0.5]}))
+    assert by_length.tpot_ms.mean == pytest.approx(by_chance.tpot_ms.mean)
+
+
+def test_percentiles_are_those_of_the_replay() -> None:
+    question = scenario({"tokens": 2, "acceptance": [0.8, 0.6]}, rate=2.5)
+    c = candidate(question)
+    found = replay_scenario(question, requests=5000, candidate=c).replayed.summary()
+    assert c.tpot_ms.mean == pytest.approx(found["tpot_ms"]["mean"], rel=0.05)
+    assert c.e2e_ms.mean == pytest.approx(found["e2e_ms"]["mean"], rel=0.05)
+    assert c.tbt_ms.p50 == pytest.approx(found["tbt_ms"]["p50"], rel=0.15)
+    assert c.tbt_ms.p95 == pytest.approx(found["tbt_ms"]["p95"], rel=0.25)
+
+
+def test_three_drafts_help_a_lone_request_and_harm_a_full_worker() -> None:
+    """Few sequences leave compute idle beside the weights that are read, many do not: with poor acceptance drafts of
+    256 sequences cost more than they bring."""
+    drafts = {"tokens": 3, "acceptance": [0.5, 0.3, 0.2]}
+
+    def gain(concurrency: int) -> float:
+        with_drafts, without = (
+            estimate(scenario(d, concurrency=concurrency), LAYOUT, concurrency=float(concurrency)).candidate
+            for d in (drafts, None)
+        )
+        assert with_drafts.output_tokens_per_s_per_gpu is not None
+        return with_drafts.output_tokens_per_s_per_gpu / without.output_tokens_per_s_per_gpu
+
+    assert gain(1) > 1.3
+    assert gain(1) > gain(32) > gain(256)
+    assert gain(256) < 1.0
+
+
+def test_the_prediction_block_takes_memory() -> None:
+    layout = Layouts.of(attention_dp=8, ep=8)
+    plain = candidate(scenario(model="deepseek-v3"), layout)
+    drafting = candidate(scenario({"tokens": 1, "acceptance": [0.85]}, model="deepseek-v3"), layout)
+    assert drafting.memory_gib.weights > plain.memory_gib.weights + 0.5
+
+
+def test_decode_pools_draft_and_prefill_pools_do_not() -> None:
+    data = scenario({"tokens": 2, "acceptance": [0.8, 0.6]}, rate=8.0).to_dict()
+    data["search"]["serving"] = ["disagg"]
+    answer = plan(Scenario.from_dict(data))
+    plain = plan(Scenario.from_dict({**data, "engine": {"name": "vllm"}}))
+    assert answer.best is not None
+    assert plain.best is not None
+    assert answer.best.gpus <= plain.best.gpus
+    for engine, flag in (
+        ("vllm", "--speculative-config.num_speculative_tokens 2"),
+        ("sglang", "--speculative-num-steps 2"),
+    ):
+        script = launch_script(deployment(answer), engine)
+        prefill, decode = script.split("\ndecode)")
+        assert flag not in prefill.replace("\\\n", "").replace("  ", " ")
+        assert flag.split()[0] in decode
+    assert "decoding_type: MTP" in launch_script(deployment(answer), "trtllm")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tokens": 2}, "one of them"),
+        ({"tokens": 2, "acceptance": [0.5]}, "2 numbers"),
+        ({"tokens": 1, "tokens_per_step": 2.5}, "at most 2"),
+        ({"tokens": 1, "acceptance": [1.5]}, "speculation"),
+        ({"tokens": 0, "acceptance": []}, "speculation"),
+    ],
+)
+def test_what_does_not_add_up_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        scenario(given)
