@@ -53,7 +53,7 @@ class Grid:
         return np.minimum(np.arange(self.points.size), self.full)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def grid_of(budget: int, reach: int) -> Grid:
     """Grid of a token budget of ``budget`` even points, up to ``reach`` budgets."""
     points = [0]
