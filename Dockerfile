@@ -12,11 +12,14 @@ COPY examples examples
 RUN python -m build --wheel --outdir /wheels
 
 FROM python:3.12-slim
+# All addresses of the container: it is published, or not, by whoever runs it. Without the browser's address Streamlit asks
+# a service on the network for its own.
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     STREAMLIT_SERVER_ADDRESS=0.0.0.0 \
     STREAMLIT_SERVER_PORT=8501 \
     STREAMLIT_SERVER_FILE_WATCHER_TYPE=none \
+    STREAMLIT_BROWSER_SERVER_ADDRESS=localhost \
     HOME=/tmp
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin planner
 WORKDIR /app
