@@ -241,6 +241,7 @@ def _render(out: Console, document: Mapping[str, Any], made: Sequence[Mapping[st
             out.print(table("Worst rows", columns[:shown], [row[:shown] for row in worst], text=shown))
 
 
+RUN_METRICS = ("ttft_ms", "tpot_ms", "output_tokens_per_s")
 FEW_RUNS = 30
 """Up to this many runs are listed one by one."""
 
@@ -248,7 +249,7 @@ FEW_RUNS = 30
 def _runs(made: Sequence[Mapping[str, Any]]) -> Iterable[Sequence[str]]:
     """Measured and predicted of each run, a line a metric."""
     for row in made:
-        for metric in ("ttft_ms", "tpot_ms"):
+        for metric in RUN_METRICS:
             measured, predicted = row.get(f"measured_{metric}"), row.get(f"predicted_{metric}")
             if measured is None or predicted is None:
                 continue
@@ -264,7 +265,7 @@ def _worst(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
         what += f", {row['concurrency']:g} in flight"
     figures = [
         f"{metric.replace('_', ' ')} {row[f'measured_{metric}']:,.4g} → {row[f'predicted_{metric}']:,.4g}"
-        for metric in ("ttft_ms", "tpot_ms", "latency_us")
+        for metric in (*RUN_METRICS, "latency_us")
         if row.get(f"measured_{metric}") is not None and row.get(f"predicted_{metric}") is not None
     ]
     parts = sorted(row.get("breakdown_ms", {}).items(), key=lambda part: -part[1])[:WORST_TERMS]

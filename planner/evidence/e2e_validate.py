@@ -15,6 +15,7 @@ from planner.evidence.e2e_calibrate import shipped_coefficients
 from planner.evidence.e2e_keys import distance_classes
 from planner.evidence.intervals import intervals
 from planner.evidence.profile_overlay import adjusted, read_overlays
+from planner.evidence.run_predict import closed_loop_rps
 from planner.evidence.run_terms import RunTerms, breakdown, predict, run_terms
 from planner.evidence.runs import LAYOUT, Runs
 from planner.units import MILLISECOND
@@ -22,6 +23,9 @@ from planner.units import MILLISECOND
 Array = NDArray[np.float64]
 
 METRICS = ("ttft_ms", "tpot_ms")
+"""What every table of measured runs has."""
+INTERVAL_OF = {"ttft_ms": "ttft", "tpot_ms": "tpot", "output_tokens_per_s": "throughput"}
+"""What runs may have measured, and the metric whose interval it has."""
 WORST_ROWS = 10
 CONCURRENCY_BANDS = (1, 4, 16, 64, 256, 1024)
 LENGTH_BANDS = (1024, 4096, 8192, 16384)
@@ -31,24 +35,29 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     """The validation report of end-to-end runs: kind, rows, predicted, failed, assumptions, metrics, groups, worst,
     predictions.
 
-    ``metrics`` has for ttft_ms and tpot_ms median_ape, mean_ape, p90_ape (of |predicted - measured| / measured), bias
-    (median signed relative error), interval80_coverage and points, over rows whose speculative decoding is known to be
-    off; the others are a group of their own. ``predictions`` keeps every row in order, with a reason where it has no
-    prediction. Profiles of own runs in the catalogue shift and narrow the predictions of their deployments.
+    ``metrics`` has for ttft_ms, tpot_ms and output_tokens_per_s (of the whole deployment), where rows measured them,
+    median_ape, mean_ape, p90_ape (of |predicted - measured| / measured), bias (median signed relative error),
+    interval80_coverage and points, over rows whose speculative decoding is known to be off; the others are a group of
+    their own. ``predictions`` keeps every row in order, with a reason where it has no prediction. Profiles of own runs
+    in the catalogue shift and narrow the predictions of their deployments.
     """
     terms, failures = run_terms(runs, catalog)
     loop = predict(terms, shipped_coefficients(terms))
-    seconds = {"ttft_ms": loop.ttft_s, "tpot_ms": loop.tpot_s}
-    predicted = {name: _column(len(runs), terms.rows, seconds[name] / MILLISECOND) for name in METRICS}
+    output = runs["output_tokens"][terms.rows]
+    values = {
+        "ttft_ms": loop.ttft_s / MILLISECOND,
+        "tpot_ms": loop.tpot_s / MILLISECOND,
+        "output_tokens_per_s": output
+        * closed_loop_rps(runs["concurrency"][terms.rows], output, loop.ttft_s, loop.tpot_s),
+    }
+    predicted = {name: _column(len(runs), terms.rows, values[name]) for name in INTERVAL_OF}
     distances = distance_classes(runs)
     spread = _column(len(runs), terms.rows, terms.curve_spread)
-    bands = {name: intervals(distances, name.removesuffix("_ms"), predicted[name], spread) for name in METRICS}
+    bands = {name: intervals(distances, metric, predicted[name], spread) for name, metric in INTERVAL_OF.items()}
     assumptions = list(runs.assumptions)
     if overlays := read_overlays(catalog.user_dir):
-        for name in METRICS:
-            predicted[name], bands[name], count = adjusted(
-                overlays, runs, name.removesuffix("_ms"), predicted[name], bands[name]
-            )
+        for name, metric in INTERVAL_OF.items():
+            predicted[name], bands[name], count = adjusted(overlays, runs, metric, predicted[name], bands[name])
             if count:
                 assumptions.append(f"{name} of {count} rows as the catalogue's own runs of their deployment say")
     headline = np.array([s == "none" for s in runs.text["speculative"]], dtype=bool)
@@ -83,7 +92,7 @@ class Report:
         out.
         """
         out: dict[str, dict[str, float]] = {}
-        for metric in METRICS:
+        for metric in self.predicted:
             error = self.error(metric)
             chosen = rows & np.isfinite(error)
             if not chosen.any():
@@ -119,7 +128,7 @@ class Report:
         out: list[dict[str, Any]] = []
         for row in range(len(self.runs)):
             line: dict[str, Any] = {"run_id": self.runs.text["run_id"][row]}
-            for metric in METRICS:
+            for metric in self.predicted:
                 line |= {
                     f"measured_{metric}": _cell(self.runs[metric][row]),
                     f"predicted_{metric}": _cell(self.predicted[metric][row]),
@@ -132,7 +141,7 @@ class Report:
 
 def _worst(report: Report, terms: RunTerms, headline: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """The rows with the largest ratio between predicted and measured, with the terms of their two steps."""
-    ratios = np.array([np.abs(np.log(report.error(m) + 1.0)) for m in METRICS])
+    ratios = np.array([np.abs(np.log(report.error(m) + 1.0)) for m in report.predicted])
     size = np.where(headline, np.nan_to_num(ratios, nan=0.0).max(axis=0), 0.0)
     parts = breakdown(terms, shipped_coefficients(terms))
     position = {int(row): i for i, row in enumerate(terms.rows)}
@@ -145,8 +154,8 @@ def _worst(report: Report, terms: RunTerms, headline: NDArray[np.bool_]) -> list
         out.append(
             identity
             | {k: v for k, v in numbers.items() if v is not None}
-            | {f"measured_{m}": _cell(report.runs[m][row]) for m in METRICS}
-            | {f"predicted_{m}": _cell(report.predicted[m][row]) for m in METRICS}
+            | {f"measured_{m}": _cell(report.runs[m][row]) for m in report.predicted}
+            | {f"predicted_{m}": _cell(report.predicted[m][row]) for m in report.predicted}
             | {"breakdown_ms": {k: float(v[position[int(row)]] / MILLISECOND) for k, v in parts.items()}}
         )
     return out

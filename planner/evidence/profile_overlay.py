@@ -25,6 +25,7 @@ from planner.errors import InputError
 from planner.evidence.e2e_calibrate import shipped_coefficients
 from planner.evidence.e2e_keys import distance_classes, interval_document
 from planner.evidence.intervals import NORMAL_SCORE_80, Interval, around
+from planner.evidence.run_predict import closed_loop_rps
 from planner.evidence.run_terms import architecture_name, predict, run_terms
 from planner.evidence.runs import Runs
 from planner.units import MILLISECOND
@@ -273,9 +274,7 @@ def _measured(runs: Runs, rows: NDArray[np.int64]) -> dict[str, Array]:
 
 
 def _throughput(runs: Runs, rows: NDArray[np.int64], ttft_s: Array, tpot_s: Array) -> Array:
-    """Requests per second of a closed loop by Little's law, (n,)."""
-    request_s = ttft_s + tpot_s * np.maximum(runs["output_tokens"][rows] - 1.0, 0.0)
-    return np.asarray(runs["concurrency"][rows] / request_s)
+    return closed_loop_rps(runs["concurrency"][rows], runs["output_tokens"][rows], ttft_s, tpot_s)
 
 
 @lru_cache(maxsize=1)

@@ -132,6 +132,11 @@ def breakdown(terms: RunTerms, coefficients: CoefficientArrays) -> dict[str, Arr
     return out
 
 
+def closed_loop_rps(concurrency: Array, output_tokens: Array, ttft_s: Array, tpot_s: Array) -> Array:
+    """Requests per second of a closed loop by Little's law, (n,)."""
+    return np.asarray(concurrency / (ttft_s + tpot_s * np.maximum(output_tokens - 1.0, 0.0)))
+
+
 def predict(terms: RunTerms, coefficients: CoefficientArrays) -> LoopTimes:
     """TTFT, TPOT and throughput of every run (whole deployment) under coefficients given run by run."""
     c = coefficients

@@ -37,12 +37,12 @@ SERVING = ("agg", "disagg")
 LAYOUT = ("tp", "pp", "attention_dp", "moe_tp", "ep")
 POOL = tuple(f"{pool}_{name}" for pool in ("prefill", "decode") for name in ("workers", *LAYOUT))
 LOAD = ("input_tokens", "output_tokens", "concurrency")
-MEASURED = ("ttft_ms", "tpot_ms")
+MEASURED = ("ttft_ms", "tpot_ms", "output_tokens_per_s")
 NUMBERS = (*LOAD, *LAYOUT, *POOL, *MEASURED)
 REQUIRED = ("model", "gpu", "engine", "input_tokens", "output_tokens", "concurrency")
 """Without these columns a table is not one of end-to-end runs; ttft_ms or tpot_ms must be there as well."""
 MOST_RANKS = 1_000_000
-MOST = {"input_tokens": 1e8, "output_tokens": 1e8, "concurrency": 1e7, "ttft_ms": 1e12, "tpot_ms": 1e12}
+MOST = {"input_tokens": 1e8, "output_tokens": 1e8, "concurrency": 1e7} | dict.fromkeys(MEASURED, 1e12)
 """Largest values that a row may state; more is another unit, or a slip."""
 WIDTH = "width"
 """Stands for a column where a row has more cells than the header."""

@@ -41,6 +41,9 @@ def _report(cat: Catalog, *changes: dict[str, str]) -> dict[str, Any]:
     return validate_e2e(runs_from_rows(rows), cat)
 
 
+OUTPUT, IN_FLIGHT = float(ROW["output_tokens"]), float(ROW["concurrency"])
+
+
 def test_every_measured_run_is_predicted_quickly(cat: Catalog) -> None:
     runs = read_runs(ROOT / "measured" / "e2e_runs.csv")
     started = time.process_time()
@@ -183,3 +186,17 @@ def test_repeated_in_flight_takes_longer_per_token_and_tp_less(cat: Catalog) -> 
     splits = [{"tp": str(tp), "moe_tp": str(tp)} for tp in (1, 2, 4, 8)]
     times = [r["predicted_tpot_ms"] for r in _report(cat, *splits)["predictions"]]
     assert times == sorted(times, reverse=True)
+
+
+def test_throughput_follows_from_both_times_and_is_scored_where_measured(cat: Catalog) -> None:
+    report = _report(cat, {}, {"output_tokens_per_s": "900"}, {"output_tokens_per_s": "many"})
+    plain, measured, bad = report["predictions"]
+    assert plain["measured_output_tokens_per_s"] is None
+    request_s = (plain["predicted_ttft_ms"] + (OUTPUT - 1) * plain["predicted_tpot_ms"]) / 1e3
+    assert plain["predicted_output_tokens_per_s"] == pytest.approx(IN_FLIGHT * OUTPUT / request_s)
+    low, high = (plain[f"{edge}80_output_tokens_per_s"] for edge in ("low", "high"))
+    assert low < plain["predicted_output_tokens_per_s"] < high
+    metric = report["metrics"]["output_tokens_per_s"]
+    assert metric["points"] == 1
+    assert metric["bias"] == pytest.approx(measured["predicted_output_tokens_per_s"] / 900 - 1)
+    assert bad["reason"].startswith("output_tokens_per_s: got 'many'")

@@ -148,6 +148,9 @@ def _row(
     word = precision_word(given.precision or r.precision, model)
     moe = moes.get(architecture_name(model), False) if model else False
     seconds = {m: r.seconds(m) for m in ("ttft", "tpot")}
+    speed = r.output_tokens_per_s if r.closed_loop else None  # at a given rate it says how many asked, not how fast
+    if speed:
+        notes["throughput of a whole run holds its start and end, when fewer requests were in flight"] = None
     if not r.closed_loop and r.rate_rps is not None and given.concurrency is None:
         seconds["ttft"] = None
         notes["requests came at a rate: TTFT is not compared with that of a closed loop"] = None
@@ -166,6 +169,7 @@ def _row(
         "concurrency": flight,
         **layout,
         **{f"{m}_ms": None if s is None else s / MILLISECOND for m, s in seconds.items()},
+        "output_tokens_per_s": speed or None,
     }
 
 

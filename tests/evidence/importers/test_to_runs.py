@@ -32,6 +32,16 @@ def test_options_complete_a_run(cat: Catalog) -> None:
     assert runs["ttft_ms"][0] == pytest.approx(200.0)
 
 
+def test_throughput_is_compared_where_the_client_kept_requests_in_flight(cat: Catalog) -> None:
+    record = samples.VLLM | {"output_throughput": 777.0}
+    converted = to_runs(results_of(samples.text(record)).records, Given(gpu="H200", tp=4), cat)
+    assert converted.runs["output_tokens_per_s"][0] == 777.0
+    assert any("start and end" in note for note in converted.assumptions)
+    # At a given rate the throughput says how many asked.
+    converted = to_runs(results_of(samples.LLMD).records, Given(gpu="h200", tp=4), cat)
+    assert np.isnan(converted.runs["output_tokens_per_s"][0])
+
+
 def test_the_file_is_overruled_aloud(cat: Catalog) -> None:
     records = results_of(samples.text(samples.INFERENCEX)).records
     converted = to_runs(records, Given(gpu="h100-sxm"), cat)
