@@ -197,8 +197,9 @@ def _check_context(s: Setup) -> None:
         raise InputError("engine.options.max_model_len", limit, f"at most {most:,}, the context of {s.spec.id}")
     ends = [float(length.maximum()) for length in (w.input_tokens, w.output_tokens)]
     longest = sum(ends) if np.isfinite(ends).all() else float(w.input_tokens.mean() + w.output_tokens.mean())
-    if longest > min(limit or most, most):
-        allowed = f"at most {min(limit or most, most):,} tokens with the output, the context of {s.spec.id}"
+    if longest > (limit or most):
+        what = "engine.options.max_model_len" if limit else f"the context of {s.spec.id}"
+        allowed = f"at most {limit or most:,} tokens with the output, {what}"
         raise InputError("workload.input_tokens", f"{longest:,.0f} tokens with the output", allowed)
 
 
