@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from planner.errors import InfeasibleError
 from planner.scenario.schema import Reliability
 from planner.search.aggregated import budget_of
 from planner.search.headline import workers_text
-from planner.search.loaded import Loaded, limits_s, meets, stream_cv
+from planner.search.loaded import Loaded, limits_s, stream_cv
 from planner.search.setup import Hardware, Setup
 from planner.search.sizing_schema import DayPlan, FailurePlan, RecoveryPlan, Sizing
 from planner.search.table import Deployments, Workers
@@ -30,6 +30,8 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 FAILURES: tuple[Failure, ...] = ("gpu", "node", "rack")
+ROUNDING = 1e-9
+"""Relative excess over a limit that is rounding."""
 GENEROUS = 4
 """Prefill workers, as a multiple of the planned ones, with which decode workers are counted first."""
 
@@ -67,9 +69,36 @@ class Fleet:
             wanted[metric] = (*wanted.get(metric, ()), *(level for level in limits if level != "mean"))
         return Loaded(worker, pool).result({m: tuple(dict.fromkeys(names)) for m, names in wanted.items()})
 
+    @cached_property
+    def corrections(self) -> dict[tuple[str, str], float]:
+        """What the plan says of a latency over what :meth:`result` says at the planned load, by metric and level: not 1
+        where the plan looked at the deployment step by step.
+        """
+        rate = float(self.row.outcome.throughput_rps[0])
+        here = self.result(np.array([rate]), self.row.decode.count, levels=("p99",))
+        found = {}
+        for (metric, level), planned in self.row.outcome.latency.items():
+            mine = getattr(here, metric).get(level)
+            ratio = float(planned[0]) / float(mine[0]) if mine is not None and mine[0] > 0 else np.nan
+            found[(metric, level)] = ratio if np.isfinite(ratio) and ratio > 0 else 1.0
+        return found
+
+    def seconds(self, result: LoadResult, metric: str, level: str) -> Array:
+        """A latency of ``result``, as the plan would give it."""
+        return result.get(metric, level) * self.corrections.get((metric, level), 1.0)
+
+    def meets(self, result: LoadResult) -> BoolArray:
+        """Where every limit and the completion rate are met, (n,)."""
+        good = result.stable.copy()
+        for metric, levels in limits_s(self.s).items():
+            for level, limit in levels.items():
+                good &= self.seconds(result, metric, level) <= limit * (1.0 + ROUNDING)
+        wanted = self.s.scenario.slo.completion_rate
+        return good if wanted is None else good & (result.completion >= wanted)
+
     def holds(self, rates: Array, decode: IntArray, prefill: IntArray | None = None) -> BoolArray:
         """Where every limit is met, (n,)."""
-        return meets(self.s, self.result(rates, decode, prefill))
+        return self.meets(self.result(rates, decode, prefill))
 
     def _holds_beside(self, decode: int, rates: Array, prefill: IntArray) -> BoolArray:
         return self.holds(rates, np.full(rates.size, decode, dtype=np.int64), prefill)
@@ -289,8 +318,8 @@ def _after(fleet: Fleet, lost: IntArray) -> list[tuple[bool, float | None, float
     left = fleet.replicas - lost
     some = np.maximum(left, 1)
     found = fleet.result(np.full(lost.size, float(rate)), some, levels=("p99",))
-    good = meets(fleet.s, found) & (left > 0)
-    times = [np.where(left > 0, found.get(m, "p99") / MILLISECOND, np.inf) for m in ("ttft", "tbt")]
+    good = fleet.meets(found) & (left > 0)
+    times = [np.where(left > 0, fleet.seconds(found, m, "p99") / MILLISECOND, np.inf) for m in ("ttft", "tbt")]
     return [(bool(good[i]), _known(times[0][i]), _known(times[1][i])) for i in range(lost.size)]
 
 

@@ -16,11 +16,13 @@ from planner.search.aggregated import aggregated_deployments, fit
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.loaded import Loaded, good_part, meets
 from planner.search.plan_schema import Candidate, Percentiles
+from planner.search.refining import refine
 from planner.search.setup import Setup, setup
 from planner.search.sizing import sizing_of
 from planner.search.sizing_schema import Sizing
 from planner.search.table import Deployments, Workers
 from planner.serving.latency import LoadResult
+from planner.serving.stepwise import with_stepwise
 from planner.ui.answers import quiet_answer
 from planner.ui.subject import Subject
 from planner.ui.words import short_deployment
@@ -95,12 +97,28 @@ def _load_curve(yaml: str, catalogue: str, key: str, _subject: Subject) -> Curve
         return None
     if s.rate_rps is not None:
         loaded = at_shares(table.loaded.take(alike[:1]), SHARES)
-        return _curve(s, SHARES, loaded.result())
+        many = replace(table.take(np.full(SHARES.size, alike[0])), loaded=loaded, steps={})
+        return _curve(s, SHARES, _as_planned(s, many, _subject.candidate, int(np.argmin(np.abs(SHARES - 1.0)))))
     if table.prefill is not None:
         return None
     rows = np.flatnonzero(_same_settings(table, _subject))
     rows = rows[np.argsort(table.decode.concurrency[rows])]
     return _curve(s, table.decode.concurrency[rows], table.loaded.take(rows).result())
+
+
+SAME = 0.005
+"""Relative difference up to which two latencies are the same figure."""
+
+
+def _as_planned(s: Setup, table: Deployments, c: Candidate, planned: int) -> LoadResult:
+    """Latencies of the rows in the form that the plan's own came from: the closed one, or step by step where that gave
+    the candidate's figures. Row ``planned`` is the candidate itself.
+    """
+    assert table.loaded is not None
+    result = table.loaded.result()
+    if _same(c, result, planned):
+        return result
+    return with_stepwise(result, refine(s, table, np.arange(len(table))).steps)
 
 
 def at_shares(one: Loaded, shares: Array) -> Loaded:
@@ -117,9 +135,11 @@ def budget_curve(subject: Subject, tick: Tick) -> Curve | None:
     if w is None:
         return None
     budgets = sorted({*BUDGETS, int(w.token_budget[0])})
+    refined = _step_by_step(subject)
     found = []
     for i, tokens in enumerate(budgets):
-        one = _at_budget(subject.scenario.to_yaml(), subject.setup.catalog.version, subject.key, tokens, subject)
+        yaml, version = subject.scenario.to_yaml(), subject.setup.catalog.version
+        one = _at_budget(yaml, version, subject.key, tokens, refined, subject)
         if one is not None:
             found.append(one)
         tick((i + 1) / len(budgets))
@@ -134,8 +154,26 @@ def budget_curve(subject: Subject, tick: Tick) -> Curve | None:
     )
 
 
+def _step_by_step(subject: Subject) -> bool:
+    """Whether the candidate's latencies came from its steps, one by one, and not from the closed form."""
+    s = subject.setup
+    table = _table(s, subject.pools)
+    if table is None or table.loaded is None or s.rate_rps is None or table.prefill is not None:
+        return False
+    alike = _alike(table, subject)
+    if not alike.size:
+        return False
+    result = table.loaded.take(alike[:1]).result({"ttft": ("p99",), "tbt": ("p99",)})
+    return not _same(subject.candidate, result, 0)
+
+
+def _same(c: Candidate, result: LoadResult, row: int) -> bool:
+    pairs = [(getattr(c, f"{m}_ms").p99, float(result.get(m, "p99")[row]) / MILLISECOND) for m in ("ttft", "tbt")]
+    return all(told is None or abs(here - told) <= SAME * told for told, here in pairs)
+
+
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
-def _at_budget(yaml: str, catalogue: str, key: str, tokens: int, _subject: Subject) -> Curve | None:
+def _at_budget(yaml: str, catalogue: str, key: str, tokens: int, refined: bool, _subject: Subject) -> Curve | None:
     data = _subject.scenario.to_dict()
     data["engine"]["options"] = {**data["engine"].get("options", {}), "max_num_batched_tokens": tokens}
     s = setup(Scenario.from_dict(data), _subject.setup.catalog)
@@ -153,7 +191,9 @@ def _at_budget(yaml: str, catalogue: str, key: str, tokens: int, _subject: Subje
     if s.rate_rps is not None:
         planned = s.rate_rps / float(before.count[0])
         one = at_shares(one, np.array([planned / float(one.worker.rate_rps[0])]))
-    return _curve(s, np.array([float(tokens)]), one.result())
+    found = replace(table.take(np.array([nearest])), loaded=one, steps={})
+    result = one.result() if not refined else with_stepwise(one.result(), refine(s, found, np.arange(1)).steps)
+    return _curve(s, np.array([float(tokens)]), result)
 
 
 def _table(s: Setup, pools: Mapping[str, Workers]) -> Deployments | None:

@@ -140,16 +140,26 @@ def test_the_plan_and_the_table_agree_on_traffic(small):
     assert sum(s.scale_up for s in sent) / MIB == pytest.approx(planned["scale_up"], rel=0.02)
 
 
-def test_hot_experts_cost_time_and_copies_help(split):
+def test_hot_experts_fill_a_rank_and_copies_help(split):
+    """Where weights bind, uneven routing touches fewer experts, so a step may even get shorter."""
     steps = {phase: (w, work) for phase, w, work in split.steps()}
     w, work = steps["decode"]
     moe = moe_of(split.setup)
     assert moe is not None
     hot = hot_experts(w, work, moe, np.array([0.0, 1.0, 3.0]), default_copies(w, moe))
     assert (np.diff(hot.plain) > 0).all()
-    assert (np.diff(hot.plain_ms) >= 0).all()
     assert hot.copies[-1] <= hot.plain[-1]
     assert len(hot_experts_lines(hot, 1.0).data) == 4
+
+
+def test_hot_experts_cost_time_where_tokens_bind():
+    subject = subject_of_example("deepseek-v3-h800")
+    w, work = next((w, work) for phase, w, work in subject.steps() if phase == "decode")
+    moe = moe_of(subject.setup)
+    assert moe is not None
+    hot = hot_experts(w, work, moe, np.array([0.0, 1.0, 3.0]), default_copies(w, moe))
+    assert (np.diff(hot.plain_ms) > 0).all()
+    assert hot.copies_ms[-1] < hot.plain_ms[-1]
 
 
 @pytest.mark.parametrize("which", ["small", "split"])
