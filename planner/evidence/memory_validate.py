@@ -40,6 +40,8 @@ MEMORY_WORDS = ("oom", "no kv room", "exceeds", "out of memory")
 FOREIGN_WORDS = ("another process",)
 """Failures of memory that another process held: not the budget's to predict."""
 
+UNKNOWN_MODEL = "model not in the catalogue; give its specification with --models"
+
 
 @dataclass
 class RowPrediction:
@@ -282,9 +284,8 @@ def _reason(error: PlannerError) -> str:
     """A short reason to count rows by."""
     if isinstance(error, InputError):
         if error.field == "model":
-            return (
-                "model name fits several specifications" if "several" in error.allowed else "model not in the catalogue"
-            )
+            several = "several" in error.allowed
+            return "model name fits several specifications" if several else UNKNOWN_MODEL
         return str(error)
     return type(error).__name__
 
