@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
-PHASES = ((1.05, 1), (2.5, 3), (np.inf, 4))
+PHASES = ((1.05, 1), (np.inf, 4))
 """(largest CV of gaps, exponentials that stand for them)."""
 
 

@@ -8,7 +8,7 @@ none waits: a first passage of the chain to b = 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,10 @@ def gaps(
     sizes = np.array([g.share for g in groups])
     alive = _alive(outputs)
     further = float(outputs.weights @ np.maximum(outputs.values * outputs.mean - 1.0 - FOLLOWED, 0.0))
-    shift = decode.mean_s - float(chain.seconds[0])
+    riding = 0.0 if pause else decode.mean_s - float(chain.seconds[0])
+    lasting = chain.seconds + riding
+    lasting[0] = decode.mean_s
+    chain = replace(chain, seconds=lasting, moves=chain.seen_by_tokens(decode.mean_s))
     if pause:
         sums, first, rest = _paused(chain, starts, sizes, alive, further)
         atoms, chances = _pauses(chain, sizes @ first[0], rest, sizes @ first[1])
@@ -146,9 +149,9 @@ def gaps(
             seconds.append((decode.seconds[:, None] + (chain.seconds[i] - chain.seconds[0]) + offset).ravel())
             weights.append(np.repeat(decode.shares * by_step[i] / offset.size, offset.size))
         plain = float(by_step[0])
-        highest = float(chain.seconds[-1]) + shift
+        highest = float(chain.seconds[-1])
     every, _ = times(np.concatenate(seconds), np.concatenate(weights))
-    return Gaps(every, _mean_gaps(sums, outputs, sizes, decode, shift, highest), 1.0 - plain)
+    return Gaps(every, _mean_gaps(sums, outputs, sizes, decode, highest), 1.0 - plain)
 
 
 def _alive(outputs: LengthShape) -> Array:
@@ -242,9 +245,7 @@ def _pauses(chain: Chain, empty: Array, later: Array, loaded: Array) -> tuple[li
     return lengths, weights
 
 
-def _mean_gaps(
-    sums: Sums, outputs: LengthShape, sizes: Array, decode: DecodeSpread, shift: float, highest: float
-) -> MeanGaps:
+def _mean_gaps(sums: Sums, outputs: LengthShape, sizes: Array, decode: DecodeSpread, highest: float) -> MeanGaps:
     """Mean gaps by group and length: gamma laws above a plain decode step, beta laws where no gap exceeds ``highest``;
     both of the mean and variance of the sums."""
     from scipy.special import betainc, gammainc
@@ -260,7 +261,7 @@ def _mean_gaps(
     def at(values: Array, growth: Array) -> Array:
         return np.asarray(values[low] * (1.0 - part) + values[low + 1] * part + beyond * growth)
 
-    mean = at(means, means[-1] - means[-2]) / count[:, None] + shift
+    mean = at(means, means[-1] - means[-2]) / count[:, None]
     growth = np.maximum(variances[-1] - variances[-1 - SETTLED], 0.0) / SETTLED
     own = np.maximum(at(variances, growth), 0.0) / count[:, None] ** 2
     variance = own + decode.variance + 2.0 * decode.shared * np.sqrt(own * decode.variance)

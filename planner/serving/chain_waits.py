@@ -79,7 +79,7 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     running = chain.running * chain.seconds[:, None]
     for u, look in zip(ELAPSED, seen, strict=True):
         rows = np.einsum("ij,ija->ia", running, look[grid.distinct])
-        landed = np.matmul(rows[:, None, :], grid.landing)[:, 0, :]
+        landed = np.stack([row @ landing for row, landing in zip(rows, grid.landing, strict=True)])
         by_step = np.zeros((last + 1, grid.points.size))
         by_step[:last] = landed[:last]
         by_step[last] = landed[last:].sum(axis=0)

@@ -24,11 +24,11 @@ from planner.serving.length_shape import LengthShape
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-FINE = 256
+FINE = 512
 """Points of the even grid that arriving work is counted on."""
 WIDTH, MOST_IN_BUDGET = 0.22, 64
 """Width of a point in mean prompts, and most points below the token budget."""
-HELD = 25.0
+HELD = 50.0
 """Mean prompts that the even grid reaches at least."""
 REACHES = (12, 40, 120, 360)
 """Token budgets that the coarse grid reaches."""
@@ -44,8 +44,8 @@ class Grid:
     """(G,), ascending from 0."""
     full: int
     """Index of the point at the token budget."""
-    landing: Array
-    """Shares of landing at even point ``a`` beyond what a step from point ``i`` leaves, (G, FINE, G)."""
+    landing: tuple[Array, ...]
+    """Of each point: shares of landing at the even points beyond what a step from it leaves, G x (FINE, G)."""
 
     @property
     def distinct(self) -> IntArray:
@@ -53,7 +53,7 @@ class Grid:
         return np.minimum(np.arange(self.points.size), self.full)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def grid_of(budget: int, reach: int) -> Grid:
     """Grid of a token budget of ``budget`` even points, up to ``reach`` budgets."""
     points = [0]
@@ -66,7 +66,7 @@ def grid_of(budget: int, reach: int) -> Grid:
     found = np.array(points, dtype=np.int64)
     landing = _shares(found, int(found[-1]) + FINE)
     left = np.maximum(found - budget, 0)
-    return Grid(budget, found, full, np.stack([landing[a : a + FINE] for a in left]))
+    return Grid(budget, found, full, tuple(landing[a : a + FINE] for a in left))
 
 
 def _shares(points: IntArray, size: int) -> Array:
@@ -130,6 +130,16 @@ class Chain:
         out[0] *= 1.0 - self.idle
         return out
 
+    def seen_by_tokens(self, decode_s: float) -> Array:
+        """``moves`` with decode steps of ``decode_s``: tokens see longer ones, as more of them are made with more
+        requests in the worker."""
+        out = self.moves.copy()
+        kinds = self.arrivals.rates.size
+        landed = self.work.within(decode_s)[0] @ self.grid.landing[0]
+        out[:kinds] = np.moveaxis(landed, 1, 2).reshape(kinds, -1)
+        out[:kinds] /= out[:kinds].sum(axis=1, keepdims=True)
+        return out
+
     @property
     def waiting_s(self) -> float:
         """Mean seconds of waiting for an arrival before a step starts."""
@@ -191,9 +201,19 @@ def _steady(moves: Array) -> Array:
 
 
 def spread_lengths(shape: LengthShape, size: Array, unit: float) -> Array:
-    """Probabilities of the lengths ``size`` (one for each value of ``shape``) on the even grid, means kept, (FINE,)."""
-    at = np.minimum(size / unit, FINE - 1.0)
+    """Probabilities of the lengths ``size`` (one for each value of ``shape``) on the even grid, means kept, (FINE,).
+
+    What is longer than the grid counts at its end, so much more often that the second moment stays: that is what waits
+    depend on.
+    """
+    end = FINE - 1.0
+    at = size / unit
     low = np.minimum(at.astype(np.int64), FINE - 2)
-    part = at - low
-    found = np.bincount(low, shape.weights * (1.0 - part), FINE) + np.bincount(low + 1, shape.weights * part, FINE)
-    return np.asarray(found)
+    part = np.minimum(at - low, 1.0)
+    found = np.zeros(FINE)
+    np.add.at(found, low, shape.weights * (1.0 - part))
+    np.add.at(found, low + 1, shape.weights * part)
+    beyond = float(np.sum(shape.weights * (np.square(np.maximum(at, end) / end) - 1.0)))
+    found[:-1] *= 1.0 - beyond / float(found[:-1].sum())
+    found[-1] += beyond
+    return found
