@@ -54,7 +54,7 @@ def split_map(
     for tokens in input_tokens:
         for rate in rates_rps:
             found = {mode: plan(_asked(scenario, tokens, rate, mode), known) for mode in ("agg", "disagg")}
-            cells.append(_cell(tokens, rate, found["agg"], found["disagg"]))
+            cells.append(split_cell(tokens, rate, found["agg"], found["disagg"]))
             if progress is not None:
                 progress(len(cells), whole)
     return tuple(cells)
@@ -71,7 +71,8 @@ def _asked(scenario: Scenario, tokens: int, rate: float, mode: str) -> Scenario:
     return Scenario.from_dict(data)
 
 
-def _cell(tokens: int, rate: float, first: Plan, second: Plan) -> SplitCell:
+def split_cell(tokens: int, rate: float, first: Plan, second: Plan) -> SplitCell:
+    """What the aggregated and the split plan of a cell come to, and why."""
     a, d = first.best, second.best
     if a is None or d is None:
         winner: Winner = "none" if a is d else ("disagg" if a is None else "agg")

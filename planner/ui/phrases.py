@@ -221,6 +221,7 @@ ASSUMPTIONS = (
     N_("KV cache in {kv}; {model} weights: attention {a}, routed experts {b}"),
     N_("KV cache in {kv}; {model} weights: attention {a}, dense mlp {b}"),
     N_("{share} of prompt tokens are served from the prefix cache and not computed"),
+    N_("Prefix caches are warm: after a start or a failure hits come back only as prefixes are used again"),
     N_(
         "{n} draft tokens a step make {made} tokens; what they cost is computed (wider steps, a layer and the head for "
         "each draft), how often they are accepted is given"
@@ -249,6 +250,19 @@ ASSUMPTIONS = (
     N_("The rate is that of the busiest hour of the day; other hours run fewer workers of the same layout"),
     N_("The day between its busiest and its quietest hour is smooth, with the mean that is given"),
 )
+
+SPLIT = (
+    N_("prompts no longer interrupt decodes, so workers run fuller"),
+    N_("the KV transfer of {n} ms eats the gain"),
+    N_("both cost the same, and one kind of worker is simpler"),
+    N_("two pools cannot fill each other's idle time"),
+    N_("{a} GPUs aggregated, {d} split; TBT P99 {gap} and {split} ms"),
+    N_("aggregated: {why}"),
+    N_("split: {why}"),
+    N_("aggregated: {why} and split: {other}"),
+    N_("no layout is possible"),
+)
+"""What decides between aggregated serving and separate pools (planner.search.split_map)."""
 
 LADDER = (
     N_("EP overlap is left out: the model has no experts"),
@@ -295,7 +309,7 @@ ERRORS = (
     N_("{node}: accelerator {gpu}: {field}: got {given}; {why}"),
 )
 
-TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *LADDER, *ERRORS, *STAND_INS)
+TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *SPLIT, *LADDER, *ERRORS, *STAND_INS)
 _JOINTS = (("; ", "；"), (" or ", " 或 "), (": ", "："))
 """Where sentences are put together, and how in a language that writes no space there."""
 

@@ -6,7 +6,7 @@ The chosen candidate, or, where nothing serves the scenario, the nearest miss: i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import streamlit as st
@@ -15,15 +15,14 @@ import planner
 from planner.catalog import Catalog
 from planner.errors import PlannerError
 from planner.layout.layouts import Layouts
-from planner.roofline.step import StepWork, step_times
+from planner.roofline.step import StepWork
 from planner.scenario.schema import NodeChoice, Scenario
-from planner.search.aggregated import budget_of, chunks, most_sequences, uses_deepep
+from planner.search.aggregated import budget_of, most_sequences, uses_deepep
 from planner.search.plan_schema import Candidate, Layout, Phase, Plan
 from planner.search.setup import Hardware, Setup, setup
 from planner.search.table import Workers
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
 from planner.ui.current import Answered, Current
-from planner.units import MILLISECOND
 
 KEPT = 64
 
@@ -111,9 +110,10 @@ def _pools(s: Setup, c: Candidate) -> dict[str, Workers]:
     in_worker = decode.concurrency_per_worker or c.concurrency / decode.workers
     there = _hardware(s, prefill.node)
     at_once = prefill.concurrency_per_worker or float(prefill.layout.attention_dp)
-    prompts = workers(s, there, prefill.layout, at_once, budget or there.token_budget, False, prefill.workers)
+    own = prefill.settings
+    tokens, both = own.max_num_batched_tokens or there.token_budget, bool(own.two_batch_overlap)
     return {
-        "prefill": _as_planned(s, prompts, c.breakdown.step_ms.get("prefill")),
+        "prefill": workers(s, there, prefill.layout, at_once, tokens, both, prefill.workers),
         "decode": workers(s, here, decode.layout, in_worker, budget or here.token_budget, overlap, decode.workers),
     }
 
@@ -132,24 +132,6 @@ def workers(
         uses_deepep(s, hw, layouts),
         np.array([count], dtype=np.int64),
     )
-
-
-def _as_planned(s: Setup, w: Workers, step_ms: float | None) -> Workers:
-    """A prefill pool with the token budget and overlap that give the plan's step: the plan does not write them out."""
-    tried = [
-        replace(w, token_budget=np.array([tokens], dtype=np.int64), two_batch=np.array([overlap]))
-        for tokens in chunks(s, w.hardware)
-        for overlap in (False, True)
-    ]
-    if step_ms is None:
-        return w
-
-    def apart(one: Workers) -> float:
-        work = prefill_pool_steps(one.layouts, s.traffic, one.token_budget.astype(float))[0]
-        took = step_times(one.hardware.ctx, one.layouts, work, one.two_batch, one.deepep).total[0]
-        return abs(float(took) / MILLISECOND - step_ms)
-
-    return min(tried, key=apart)
 
 
 def _hardware(s: Setup, node: str) -> Hardware:

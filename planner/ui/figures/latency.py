@@ -15,7 +15,7 @@ from planner.ui.figures.common import finish, log_axis
 from planner.ui.i18n import _
 from planner.ui.numbers import count, duration, percent, sig
 from planner.ui.sections.load_data import Cell, Curve, known
-from planner.ui.text import label, wrapped
+from planner.ui.text import label, sentence, wrapped
 from planner.ui.words import latencies, percentiles
 
 LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -247,4 +247,6 @@ def _cell_hover(c: Cell) -> str:
         lines.append(f"<b>{label(name)}</b>: {sig(side.value)} · {count(side.gpus)} GPUs")
         lines.append(label(side.text))
         lines.append(wrapped(side.binding))
+    if c.reason:
+        lines.append(wrapped(sentence(c.reason)))
     return "<br>".join(lines)

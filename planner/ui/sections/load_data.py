@@ -15,11 +15,12 @@ from planner.scenario.schema import PERCENTILES, Scenario
 from planner.search.aggregated import aggregated_deployments, fit
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.loaded import Loaded, good_part, meets
-from planner.search.plan_schema import Candidate, Percentiles
+from planner.search.plan_schema import Candidate, Percentiles, Plan
 from planner.search.refining import refine
 from planner.search.setup import Setup, setup
 from planner.search.sizing import sizing_of
 from planner.search.sizing_schema import Sizing
+from planner.search.split_map import split_cell
 from planner.search.table import Deployments, Workers
 from planner.serving.latency import LoadResult
 from planner.serving.stepwise import with_stepwise
@@ -264,6 +265,8 @@ class Cell:
     load: float
     agg: Side | None
     split: Side | None
+    reason: str = ""
+    """What decides, or what stands in the way (planner.search.split_map)."""
 
     @property
     def saving(self) -> float | None:
@@ -303,21 +306,30 @@ def split_map(scenario: Scenario, catalog: Catalog, tick: Tick) -> list[Cell]:
     total = len(FACTORS) ** 2
     for length in FACTORS:
         for load in FACTORS:
-            sides = [_side(scaled(scenario, mode, length, load), catalog) for mode in ("agg", "disagg")]
+            plans = [_answer(scaled(scenario, mode, length, load), catalog) for mode in ("agg", "disagg")]
             arrival = scenario.workload.arrival
             base = arrival.rate() or float(getattr(arrival, "concurrency", 1))
-            cells.append(Cell(scenario.workload.input_tokens.mean() * length, base * load, *sides))
+            cells.append(_cell(scenario.workload.input_tokens.mean() * length, base * load, *plans))
             tick(len(cells) / total)
     return cells
 
 
-def _side(scenario: Scenario | None, catalog: Catalog) -> Side | None:
+def _cell(tokens: float, load: float, together: Plan | None, apart: Plan | None) -> Cell:
+    reason = "" if together is None or apart is None else split_cell(round(tokens), load, together, apart).reason
+    return Cell(tokens, load, _side(together), _side(apart), reason)
+
+
+def _answer(scenario: Scenario | None, catalog: Catalog) -> Plan | None:
     if scenario is None:
         return None
     try:
-        best = quiet_answer(scenario, catalog).best
+        return quiet_answer(scenario, catalog)
     except PlannerError:
         return None
+
+
+def _side(plan: Plan | None) -> Side | None:
+    best = None if plan is None else plan.best
     if best is None:
         return None
     usd = best.usd_per_mtok.output

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.latency import EQUAL, split_heatmap
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
+from planner.ui.numbers import NONE, count, percent, sig
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import FACTORS, Cell, scaled, split_map
 from planner.ui.subject import Subject
+from planner.ui.text import sentence
 from planner.ui.words import serving_help
 
 
@@ -54,6 +57,8 @@ def show(subject: Subject) -> None:
         key="load.split.map",
         alt=_("What separate pools save, by prompt length and load"),
     )
+    with st.expander(_("What decides, cell by cell"), key="load.split.reasons"):
+        st.dataframe(_frame(cells), hide_index=True, placeholder=NONE, alt=_("What decides, cell by cell"))
     how(
         "load.split",
         {
@@ -71,6 +76,17 @@ def show(subject: Subject) -> None:
 
 def _start(key: str) -> None:
     st.session_state[key] = True
+
+
+def _frame(cells: list[Cell]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            _("Input tokens"): [count(round(c.input_tokens)) for c in cells],
+            _("Load"): [sig(c.load) for c in cells],
+            _("Separate pools save"): [None if c.saving is None else percent(c.saving) for c in cells],
+            _("What decides"): [sentence(c.reason) for c in cells],
+        }
+    )
 
 
 def answer(cells: list[Cell]) -> str:
