@@ -45,8 +45,9 @@ def replay_command(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same result.")] = 0,
     routing: Annotated[
-        str, typer.Option("--routing", help="round_robin, least_loaded or prefix_aware.")
-    ] = "least_loaded",
+        str | None,
+        typer.Option("--routing", help="round_robin, least_loaded or prefix_aware; absent follows the scenario."),
+    ] = None,
     prefix_cache: Annotated[
         bool, typer.Option("--prefix-cache/--no-prefix-cache", help="Whether prefix blocks are kept and reused.")
     ] = True,
@@ -88,7 +89,8 @@ def replay_command(
     from planner.search.replaying import Options
     from planner.search.replays import replay_scenario
 
-    if routing not in ROUTINGS:
+    chosen = next((r for r in ROUTINGS if r == routing), None)
+    if routing is not None and chosen is None:
         raise UnknownNameError("--routing", routing, ROUTINGS)
     question = read_question(scenario)
     known = open_catalog(catalog)
@@ -104,7 +106,7 @@ def replay_command(
         print_json(found.document()) if as_json else render_ladder(found)
         return 0
     options = Options(
-        routing=routing,
+        routing=chosen,
         prefix_cache=prefix_cache,
         speculation=_speculation(mtp),
         failures=tuple(_failure(text) for text in fail or ()),

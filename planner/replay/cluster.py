@@ -85,7 +85,7 @@ class _Cluster:
                 raise InputError("failures.worker", f.worker, f"a worker from 0 to {len(self.decoders) - 1}")
             self._announce(f.at_s, FAIL, self.decoders[f.worker])
             self._announce(f.at_s + f.recovery_s, RECOVER, self.decoders[f.worker])
-        most = min(w.ranks[0].pool.capacity for w in self.entries + self.decoders)
+        most = min(w.ranks[0].pool.capacity - w.ranks[0].pool.kept for w in self.entries + self.decoders)
         longest = max(a + b for a, b in zip(self.ledger.input, self.ledger.output, strict=True))
         if longest > most:
             raise InputError("trace", f"a request of {longest} tokens", f"at most {most}, the cache of one rank")

@@ -14,7 +14,7 @@ from planner.catalog.model_spec import Strict
 from planner.catalog.validation import validate
 from planner.errors import UnknownNameError
 from planner.replay.trace import MOONCAKE_BLOCK_TOKENS, Trace, ragged
-from planner.scenario.schema import Workload
+from planner.scenario.schema import PrefixReuse, Workload
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -87,7 +87,34 @@ def workload_trace(workload: Workload, n: int, seed: int) -> Trace:
     if classes:
         ranks, shares = np.array([c.priority for c in classes]), np.array([c.share for c in classes])
         priority = rng.choice(ranks, size=n, p=shares / shares.sum())
-    return Trace.of("workload", at, inputs, outputs, priority=priority)
+    reuse = workload.prefix_reuse
+    if reuse is None:
+        return Trace.of("workload", at, inputs, outputs, priority=priority)
+    which = rng.choice(reuse.prefixes, size=n, p=_popularity(reuse))
+    return Trace.of(
+        "workload",
+        at,
+        np.maximum(inputs, reuse.tokens + 1),
+        outputs,
+        priority=priority,
+        blocks=_prefixes(which, max(reuse.tokens // PREFIX_BLOCK_TOKENS, 1)),
+        block_tokens=min(PREFIX_BLOCK_TOKENS, reuse.tokens),
+    )
+
+
+PREFIX_BLOCK_TOKENS = 64
+"""Blocks in which generated prompts share their prefixes."""
+
+
+def _popularity(reuse: PrefixReuse) -> FloatArray:
+    weights = np.arange(1, reuse.prefixes + 1, dtype=float) ** -reuse.zipf
+    return np.asarray(weights / weights.sum())
+
+
+def _prefixes(which: IntArray, blocks: int) -> tuple[IntArray, IntArray]:
+    """Block ids of requests that begin with prefix ``which``, ``blocks`` each."""
+    ids = which[:, None] * blocks + np.arange(blocks)
+    return ids.ravel().astype(np.int64), np.arange(which.size + 1, dtype=np.int64) * blocks
 
 
 def arrival_times(rng: np.random.Generator, n: int, rate_rps: float, cv: float) -> FloatArray:

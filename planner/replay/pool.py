@@ -23,14 +23,15 @@ class KvPool:
         self._hash = hash_tokens if cache.prefix else 0
         self.shares = self._hash > 0
         self.capacity = cache.tokens // cache.block_tokens * cache.block_tokens
+        self.kept = cache.kept_tokens
         self.free = self.capacity
         self._shared: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
 
     @property
     def available(self) -> int:
-        """Tokens that can be had: free ones and cached blocks that nobody uses."""
-        return self.free + len(self._idle) * self._hash
+        """Tokens that can be had: free ones and cached blocks that nobody uses, but for those that are kept."""
+        return self.free + len(self._idle) * self._hash - self.kept
 
     def pages(self, tokens: int) -> int:
         """``tokens`` in whole pages."""

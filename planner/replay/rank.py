@@ -62,7 +62,7 @@ class Rank:
 
     def holds(self, i: int) -> bool:
         """Whether request ``i`` could ever run: all of it fits the empty cache."""
-        return self.pool.pages(self.ledger.input[i] + self.ledger.output[i]) <= self.pool.capacity
+        return self.pool.pages(self.ledger.input[i] + self.ledger.output[i]) <= self.pool.capacity - self.pool.kept
 
     def enqueue(self, i: int) -> None:
         ledger = self.ledger

@@ -78,6 +78,8 @@ class Cache:
     """Whether prefix blocks of earlier requests are kept (least recently used go first) and reused."""
     hit_rate: float = 0.0
     """Part of every prompt that counts as cached where the trace itself has no prefix blocks."""
+    kept_tokens: int = 0
+    """Tokens that running requests leave to cached prefixes."""
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,11 @@ class EngineOptions(Schema):
     speculation: Speculation | None = Field(
         None, description="Speculative decoding or multi-token prediction; absent means one token a step."
     )
+    prefix_cache_share: Annotated[float, Field(ge=0.0, lt=1.0)] | None = Field(
+        None,
+        description="Part of the KV memory that running requests leave to cached prefixes; absent means whatever they "
+        "do not use.",
+    )
     kv_transfer_overlap: bool | None = Field(
         None,
         description="Disaggregated serving: whether each layer's KV is sent while later layers are computed; absent "
@@ -203,6 +208,19 @@ class Sampling(Schema):
     ignore_eos: bool = Field(False, description="Whether the output always runs to its full length, as benchmarks do.")
 
 
+class PrefixReuse(Schema):
+    """Prompts that begin with one of several shared prefixes: the plan finds how often caches hold it."""
+
+    prefixes: Annotated[int, Field(ge=1, le=20_000)] = Field(description="Different prefixes in use.")
+    tokens: Tokens = Field(description="Length of a prefix in tokens, part of every prompt.")
+    zipf: Annotated[float, Field(ge=0.0, le=5.0)] = Field(
+        1.0, description="Exponent of their popularity by rank; 0 uses all alike."
+    )
+    routing: Literal["least_loaded", "affinity"] = Field(
+        "least_loaded", description="Whether requests go to the least loaded worker or to one that knows the prefix."
+    )
+
+
 class Workload(Schema):
     """The traffic."""
 
@@ -210,7 +228,10 @@ class Workload(Schema):
     output_tokens: Length = Field(description="Generated length in tokens.")
     arrival: Arrival = Field(description="How requests arrive.")
     prefix_hit_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        0.0, description="Part of prompt tokens found in the prefix cache."
+        0.0, description="Part of prompt tokens found in the prefix cache; with prefix_reuse found by the plan."
+    )
+    prefix_reuse: PrefixReuse | None = Field(
+        None, description="Shared prefixes, from which the plan finds the hit rate; absent takes prefix_hit_rate."
     )
     max_new_tokens: Tokens | None = Field(
         None, description="Output cut-off of a request in tokens; absent means none below the context limit."

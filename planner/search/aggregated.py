@@ -225,6 +225,7 @@ def evaluate(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
 def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
     budget = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)
     per_rank = budget.sequences(np.ceil(s.traffic.mean_context))
+    per_rank = per_rank * s.request_share
     slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
     pause = s.scheduler.policy == "prefill_first"
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)

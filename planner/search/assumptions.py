@@ -64,6 +64,10 @@ def _traffic(s: Setup) -> list[str]:
             lines.append("The day between its busiest and its quietest hour is smooth, with the mean that is given.")
     if w.prefix_hit_rate:
         lines.append(f"{w.prefix_hit_rate:.1%} of prompt tokens are served from the prefix cache and not computed.")
+    if w.prefix_reuse is not None:
+        lines.append(
+            "Prefix caches are warm: after a start or a failure hits come back only as prefixes are used again."
+        )
     if s.acceptance:
         lines.append(
             f"{len(s.acceptance)} draft tokens a step make {tokens_per_step(s.acceptance):.2f} tokens; what they cost "

@@ -51,7 +51,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     taken = d.decode.take(rows)
     chosen = replace(taken, concurrency=np.maximum(taken.concurrency, 1.0))  # a step has a request in it
     budget = budget_of(s, chosen.hardware, chosen.layouts, chosen.concurrency, chosen.token_budget)
-    slots, drafts = kv_slots(s, chosen, budget), len(s.acceptance)
+    share, drafts = s.request_share if d.prefill is None else 1.0, len(s.acceptance)
+    slots = kv_slots(s, chosen, budget, share)
     if d.prefill is None:
         scheduling = Scheduling(
             chosen.token_budget.astype(float), s.scheduler.policy == "prefill_first", chosen.two_batch, chosen.deepep
@@ -76,8 +77,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     assert d.loaded is not None
     looked_at = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
     result = with_stepwise(d.loaded.take(rows).result(), looked_at)
-    sequences, budget = decode_sequences(s, chosen, result)
-    slots = kv_slots(s, chosen, budget)
+    sequences, budget = decode_sequences(s, chosen, result, share)
+    slots = kv_slots(s, chosen, budget, share)
     out: dict[int, Candidate] = {}
     for k, row in enumerate(int(r) for r in rows):
         settings = operating_point(s, chosen, sequences, k)

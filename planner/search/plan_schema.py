@@ -174,6 +174,20 @@ class Pool(Schema):
     )
 
 
+class PrefixCache(Schema):
+    """Prefix caches of the workers that process prompts, one for each attention-DP rank."""
+
+    routing: Literal["least_loaded", "affinity"] = Field(description="How requests are sent to workers.")
+    hit_rate: float = Field(description="Part of prompt tokens that caches hold, 0 to 1.")
+    request_hit_rate: float = Field(description="Part of requests whose prefix is held, 0 to 1.")
+    tokens_per_rank: float = Field(description="Cache tokens that running requests leave on a rank.")
+    used_gib_per_rank: float = Field(description="Memory of the prefixes held on a rank in GiB.")
+    imbalance: float = Field(description="Prompt work of the busiest worker over the mean.")
+    least_loaded_hit_rate: float = Field(description="Hit rate with requests to the least loaded worker.")
+    affinity_hit_rate: float = Field(description="Hit rate with requests to the worker that knows the prefix.")
+    affinity_imbalance: float = Field(description="Imbalance that goes with it.")
+
+
 class KvTransfer(Schema):
     """Moving the KV cache of a prompt of mean length from the prefill to the decode pool."""
 
@@ -239,6 +253,9 @@ class Candidate(Schema):
     e2e_ms: Percentiles = Field(default_factory=Percentiles, description="Whole request in ms.")
     wait_ms: Percentiles = Field(
         default_factory=Percentiles, description="Arrival to the first step that carries the prompt, in ms."
+    )
+    prefix_cache: PrefixCache | None = Field(
+        None, description="Prefix caches, of the best candidate where the scenario names shared prefixes."
     )
     kv_transfer_ms: float | None = Field(None, description="disagg: exposed KV transfer of a request in ms.")
     kv_transfer: KvTransfer | None = Field(None, description="disagg: bytes, links and contention of that transfer.")

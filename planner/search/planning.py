@@ -22,6 +22,7 @@ from planner.search.candidate import candidates, serves_nothing
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Estimate, Plan, Versions
+from planner.search.prefixes import settled
 from planner.search.reasons import Refused, fitting_rejections, misses, rejections
 from planner.search.refining import looked_at
 from planner.search.rejections import nearest_misses
@@ -43,7 +44,14 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
     Raises InputError for a scenario whose names do not resolve; a scenario that nothing serves gives a plan without
     candidates, with the reasons and the nearest misses.
     """
-    s = setup(scenario, catalog or open_catalog())
+    known, reuse = catalog or open_catalog(), scenario.workload.prefix_reuse
+    if reuse is None:
+        return _planned(scenario, known)[1]
+    return settled(scenario, reuse, lambda question: _planned(question, known))
+
+
+def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
+    s = setup(scenario, catalog)
     refused: list[Refused] = []
     tables: list[Deployments] = []
     fits: dict[tuple[str, int | None], tuple[Hardware, Fitting]] = {}
@@ -73,7 +81,7 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
         found[0] = found[0].model_copy(update={"sizing": sizing_of(s, tables[of].take(np.array([row])))})
     used = [hw for hw, _ in fits.values()]
     best = found[0] if found else None
-    return Plan(
+    answer = Plan(
         scenario=scenario,
         identity=identity_of(
             scenario,
@@ -93,6 +101,7 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
         evaluated=sum(t.evaluated for t in tables),
         feasible=len(feasible),
     )
+    return s, answer
 
 
 def estimate(

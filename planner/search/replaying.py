@@ -54,7 +54,8 @@ LATENCIES = ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms")
 class Options:
     """What a replay may do differently from the plan."""
 
-    routing: Routing = "least_loaded"
+    routing: Routing | None = None
+    """None: by prefix where the scenario says that requests go to the worker that knows theirs, else by load."""
     prefix_cache: bool = True
     two_batch: bool | None = None
     """None: as the candidate has it."""
@@ -129,7 +130,7 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
         d, p, transfer = _workers(s, hw, layout, count, c.settings, budget, longest_context, o), None, None
     ends = uncounted(s, c, requests, o.share)
     rules = Rules(
-        routing=o.routing,
+        routing=o.routing or _routing(s),
         request_s=d.hardware.ctx.coefficients.request_s,
         speculation=o.speculation,
         failures=o.failures,
@@ -141,6 +142,11 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
         cooldown=ends[1],
     )
     return Prepared(d, p, transfer, rules, longest_context)
+
+
+def _routing(s: Setup) -> Routing:
+    reuse = s.scenario.workload.prefix_reuse
+    return "prefix_aware" if reuse is not None and reuse.routing == "affinity" else "least_loaded"
 
 
 def _pool_workers(s: Setup, pool: Pool, longest: int, o: Options, *, prefill: bool) -> Workers:
@@ -187,6 +193,8 @@ def _workers(
         drafts=0 if prefill else len(o.speculation.acceptance),
     )
     cache = kv_cache(s, hw, layout, sequences * ranks, token_budget)
+    kept = int(cache.tokens * (1.0 - s.request_share)) if s.scenario.workload.prefix_reuse is not None else 0
+    cache = replace(cache, kept_tokens=kept if o.prefix_cache else 0)
     cache = replace(cache, prefix=o.prefix_cache, hit_rate=float(s.traffic.prefix_hit_rate) if o.prefix_cache else 0.0)
     return Workers(Deployment(count, ranks, scheduler, cache), table, layout, hw)
 

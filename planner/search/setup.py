@@ -107,6 +107,11 @@ class Setup:
         return acceptance_from_length(given.tokens_per_step or 1.0, given.tokens)
 
     @property
+    def request_share(self) -> float:
+        """Part of the KV memory that running requests may take; cached prefixes keep the rest."""
+        return 1.0 - (self.scenario.engine.options.prefix_cache_share or 0.0)
+
+    @property
     def keeps_mtp(self) -> bool:
         """Whether the model's multi-token-prediction block stays in memory."""
         given = self.scenario.engine.options.speculation

@@ -19,13 +19,14 @@ ROOM = 2.0
 setting must not bind in bursts."""
 
 
-def kv_slots(s: Setup, w: Workers, budget: MemoryBudget) -> Array:
-    """Requests of mean length that a worker's cache and the engine's limit hold, (n,)."""
-    per_rank = np.minimum(budget.sequences(np.ceil(s.traffic.mean_context)), float(most_sequences(s)))
+def kv_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
+    """Requests of mean length that a ``share`` of a worker's cache and the engine's limit hold, (n,)."""
+    held = share * budget.sequences(np.ceil(s.traffic.mean_context))
+    per_rank = np.minimum(held, float(most_sequences(s)))
     return np.asarray(np.maximum(per_rank, 1e-9) * w.layouts.attention_dp)
 
 
-def decode_sequences(s: Setup, w: Workers, result: LoadResult) -> tuple[Array, MemoryBudget]:
+def decode_sequences(s: Setup, w: Workers, result: LoadResult, share: float = 1.0) -> tuple[Array, MemoryBudget]:
     """Sequences of one attention-DP rank that the settings allow, (n,), and the memory of workers that run with them.
 
     Twice a rare peak, as far as the cache holds them once their own workspace is taken from it; at least the mean
@@ -34,9 +35,9 @@ def decode_sequences(s: Setup, w: Workers, result: LoadResult) -> tuple[Array, M
     ranks, least = w.layouts.attention_dp, np.maximum(np.ceil(w.concurrency / w.layouts.attention_dp), 1.0)
     peak = np.where(np.isfinite(result.peak_occupancy), ROOM * result.peak_occupancy, np.inf)
     plain = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)
-    per_rank = np.maximum(np.ceil(np.minimum(peak, kv_slots(s, w, plain)) / ranks), 1.0)
+    per_rank = np.maximum(np.ceil(np.minimum(peak, kv_slots(s, w, plain, share)) / ranks), 1.0)
     wide = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget, per_rank)
-    held = np.where(wide.fits, np.floor(kv_slots(s, w, wide) / ranks), 0.0)
+    held = np.where(wide.fits, np.floor(kv_slots(s, w, wide, share) / ranks), 0.0)
     per_rank = np.where(held < per_rank, np.maximum(held, least), per_rank)
     return per_rank, budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget, per_rank)
 
