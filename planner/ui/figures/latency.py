@@ -199,7 +199,7 @@ def split_heatmap(cells: Sequence[Cell], load_title: str) -> go.Figure:
         z=saving,
         x=[count(float(f"{v:.3g}")) for v in loads],
         y=[count(round(v)) for v in lengths],
-        colorscale=[[0.0, palette.VERMILION], [0.5, "#e8e8e8"], [1.0, palette.BLUE]],
+        colorscale=[[0.0, palette.AMBER], [0.5, "#e8e8e8"], [1.0, palette.SKY]],
         zmin=-60,
         zmax=60,
         xgap=3,

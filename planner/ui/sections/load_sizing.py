@@ -169,8 +169,8 @@ def _failure_frame(plans: tuple[FailurePlan, ...]) -> pd.DataFrame:
     rows: dict[str, list[str]] = {
         _("Limits hold as it is"): [marks[f.met_without_spares] for f in plans],
         _("Workers lost"): [count(f.lost_replicas) for f in plans],
-        _("First token then, p99"): [duration(f.ttft_p99_ms) for f in plans],
-        _("Between tokens then, p99"): [duration(f.tbt_p99_ms) for f in plans],
+        _("First token then, p99"): [_time(f, f.ttft_p99_ms) for f in plans],
+        _("Between tokens then, p99"): [_time(f, f.tbt_p99_ms) for f in plans],
         _("Spare workers"): [count(f.spare_replicas) for f in plans],
     }
     if any(f.spare_prefill_workers is not None for f in plans):
@@ -184,6 +184,10 @@ def _failure_frame(plans: tuple[FailurePlan, ...]) -> pd.DataFrame:
     for i, f in enumerate(plans):
         frame[f"{f.count} × {names[f.failure]}"] = [values[i] for values in rows.values()]
     return pd.DataFrame(frame)
+
+
+def _time(f: FailurePlan, ms: float | None) -> str:
+    return _("overloaded") if ms is None and f.met_without_spares is False else duration(ms)
 
 
 def _show_recovery(recovery: RecoveryPlan) -> None:
