@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.deepseek_day6 import Row, main, rows
+from benchmarks.deepseek_day6 import Row, fleet, main, rows
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,21 @@ def test_a_day_of_traffic_does_not_pass_full_nodes(table: list[Row]) -> None:
     """Means over a day cannot exceed what full nodes do, up to the width of the interval."""
     for row in (r for r in table if not r.full):
         assert row.published <= row.high80, row
+
+
+def test_the_published_fleet_and_its_cost_lie_in_the_intervals(table: list[Row]) -> None:
+    found = {row.name: row for row in fleet(table)}
+    assert found["nodes, published layouts"].published == 226.75
+    assert found["USD a day of the plan"].published == 87_072
+    for name in (
+        "decode nodes, published layout",
+        "nodes, published layouts",
+        "nodes of the plan",
+        "USD a day of the plan",
+    ):
+        row = found[name]
+        assert row.low80 <= row.published <= row.high80, row
+        assert row.low80 < row.predicted < row.high80
 
 
 def test_the_command_prints_the_table(table: list[Row], capsys: pytest.CaptureFixture[str]) -> None:
