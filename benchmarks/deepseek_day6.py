@@ -129,14 +129,16 @@ def fleet(found: list[Row]) -> list[FleetRow]:
     known = next(entry["metrics"] for entry in entries if entry["id"] == "ds_day6_fleet")
     mean_nodes = float(known["mean_nodes"])
     best = plan(load_scenario(SCENARIO)).candidates[0]
+    assert best.usd_per_hour is not None
+    assert best.nodes is not None
+    assert best.throughput_rps is not None
     output = best.throughput_rps * OUTPUT_PER_REQUEST
     pools = [
         _nodes("prefill", found, output * INPUT_TOKENS / OUTPUT_TOKENS),
         _nodes("decode", found, output),
     ]
-    sums = (sum(getattr(pool, part) for pool in pools) for part in ("predicted", "low80", "high80"))
-    assert best.usd_per_hour is not None
     assert best.usd_per_mtok.output is not None
+    sums = (sum(getattr(pool, part) for pool in pools) for part in ("predicted", "low80", "high80"))
     bounds = best.interval["usd_per_mtok"]
     low, high = (bound / best.usd_per_mtok.output for bound in (bounds.low80, bounds.high80))
     planned = float(best.nodes)
@@ -207,7 +209,7 @@ REASONS = """
 Published are 226.75 nodes on average and 278 at the day's peak. Why the plan is smaller: prefill nodes count as full,
 where the day's were half full against DeepSeek's own profile (decode comes out as published); the plan carries the
 mean rate, DeepSeek's fleet follows the day and keeps room for its peak; only mean lengths are published, so that all
-requests are alike here; cached prompts cost no read from storage; and the limit on TTFT is chosen, as none is published.
+requests are alike here; cached prompts cost no read from storage; and the limit on TTFT is chosen, none is published.
 """
 
 
