@@ -268,9 +268,10 @@ def _key(runs: Runs, row: int) -> tuple[str, str, str]:
 
 
 def _measured(runs: Runs, rows: NDArray[np.int64]) -> dict[str, Array]:
-    """Measured values of the predictable runs: seconds, and requests per second where both times are there."""
+    """Measured values of the predictable runs: seconds, and requests per second from both times, else as stated."""
     ttft, tpot = (runs[name][rows] * MILLISECOND for name in ("ttft_ms", "tpot_ms"))
-    return {"tpot": tpot, "ttft": ttft, "throughput": _throughput(runs, rows, ttft, tpot)}
+    rps, stated = _throughput(runs, rows, ttft, tpot), runs["output_tokens_per_s"][rows] / runs["output_tokens"][rows]
+    return {"tpot": tpot, "ttft": ttft, "throughput": np.where(np.isfinite(rps), rps, stated)}
 
 
 def _throughput(runs: Runs, rows: NDArray[np.int64], ttft_s: Array, tpot_s: Array) -> Array:

@@ -14,7 +14,7 @@ from planner.evidence.memory_logs import is_log_collection
 from planner.evidence.memory_table import COLUMNS, is_memory_table
 from planner.evidence.ops_validate import is_operator_table, operator_columns
 from planner.evidence.published import is_published
-from planner.evidence.runs import REQUIRED, is_end_to_end
+from planner.evidence.runs import MEASURED, REQUIRED, is_end_to_end
 from planner.scenario.load import read_text
 from planner.units import MIB
 
@@ -47,7 +47,7 @@ def kind_of(path: Path) -> str:
             return "results"
         if log_engine(text):
             return "log"
-    wanted = f"columns {', '.join(REQUIRED)} and ttft_ms or tpot_ms; or {', '.join(COLUMNS)}"
+    wanted = f"columns {', '.join(REQUIRED)} and {' or '.join(MEASURED)}; or {', '.join(COLUMNS)}"
     tools = f"a start-up log of vLLM, SGLang or TensorRT-LLM, or a result file of {', '.join(FORMATS[:-1])}"
     raise InputError(path.name, ", ".join(header[:12]) or "no header", f"needs {wanted}; or {tools}")
 

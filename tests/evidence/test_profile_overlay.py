@@ -187,3 +187,15 @@ def test_borrowed_curves_leave_more_to_learn() -> None:
     near, far = (posterior(np.full(5, 0.8), "tpot", CLASSES, extra) for extra in (0.0, 0.5))
     assert far.prior_log_spread > near.prior_log_spread
     assert 0.8 - far.log_shift < 0.8 - near.log_shift
+
+
+def test_runs_that_measured_throughput_alone_shift_it_alone(cat: Catalog, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    head = "model,gpu,engine,input_tokens,output_tokens,concurrency,tp,output_tokens_per_s\n"
+    path.write_text(head + "".join(f"Qwen/Qwen3-32B,l40s,vllm,1000,500,{n},4,{30 * n}\n" for n in (2, 4, 8)))
+    assert run(["validate", str(path), "--json"]) == 0
+    overlay, reasons = fit_overlay(read_runs(path), cat, name="n", source="s", date="2026-01-01")
+    (deployment,) = overlay.deployments
+    assert not reasons
+    assert set(deployment.metrics) == {"throughput"}
+    assert deployment.metrics["throughput"].runs == 3

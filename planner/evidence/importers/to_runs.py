@@ -109,7 +109,7 @@ def _not_comparable(r: BenchRecord) -> str:
         return f"load {r.scenario}: sessions that reuse their prefix are not runs of whole prompts"
     if (r.cache_hit_rate or 0.0) > REUSE_LIMIT:
         return f"{100 * (r.cache_hit_rate or 0.0):.0f} % of the prompt came from a prefix cache"
-    if r.seconds("ttft") is None and r.seconds("tpot") is None:
+    if r.seconds("ttft") is None and r.seconds("tpot") is None and _speed(r) is None:
         if r.streaming is False:
             return "responses were not streamed: neither TTFT nor time per token was measured"
         return "neither TTFT nor time per token is left"
@@ -148,7 +148,7 @@ def _row(
     word = precision_word(given.precision or r.precision, model)
     moe = moes.get(architecture_name(model), False) if model else False
     seconds = {m: r.seconds(m) for m in ("ttft", "tpot")}
-    speed = r.output_tokens_per_s if r.closed_loop else None  # at a given rate it says how many asked, not how fast
+    speed = _speed(r)
     if speed:
         notes["throughput of a whole run holds its start and end, when fewer requests were in flight"] = None
     if not r.closed_loop and r.rate_rps is not None and given.concurrency is None:
@@ -169,8 +169,13 @@ def _row(
         "concurrency": flight,
         **layout,
         **{f"{m}_ms": None if s is None else s / MILLISECOND for m, s in seconds.items()},
-        "output_tokens_per_s": speed or None,
+        "output_tokens_per_s": speed,
     }
+
+
+def _speed(r: BenchRecord) -> float | None:
+    """Output tokens per second of a closed loop; at a given rate they say how many asked, not how fast it was."""
+    return r.output_tokens_per_s or None if r.closed_loop else None
 
 
 def _precisions(r: BenchRecord, given: Given, word: str, moe: bool) -> dict[str, str]:
