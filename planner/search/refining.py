@@ -26,10 +26,10 @@ from planner.serving.stepwise import StepCurves, Stepwise, applies, stepwise
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-REFINED = 12
-"""Deployments of a plan that are looked at, best first."""
-LOOKED_AT = 200
-"""Nearest misses among which those are sought."""
+REFINED, NEAR_REFINED = 8, 4
+"""Deployments of a plan that are looked at, best first, and near misses that would come before them."""
+MISSES, LOOKED_AT = 24, 400
+"""Nearest misses of a table that are looked at where nothing is feasible, among so many."""
 NEAR = 1.5
 """Factor by which a latency may exceed its limit by the closed forms and still be looked at."""
 OCCUPANCIES, REACH = 12, 6.0
@@ -41,7 +41,7 @@ LONGER_CONTEXT = 1.25
 
 
 def looked_at(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key], wanted: str) -> list[Deployments]:
-    """``tables`` with the first REFINED of ``keys`` refined, and as many near misses that would come before them.
+    """``tables`` with the first REFINED of ``keys`` refined, and NEAR_REFINED near misses that would come before them.
 
     The closed forms that judge every candidate may be off by some tens of percent: what misses a latency limit by less
     than NEAR by them is looked at as well where it is better by the objective ``wanted`` than the first of ``keys``.
@@ -70,7 +70,7 @@ def _near_misses(tables: Sequence[Deployments], best: Key | None, wanted: str) -
         missing.append(open_ones)
     if best is None:
         nearest = (nearest_misses(t.rejections, t.gpus, LOOKED_AT) for t in tables)
-        rows = (found[there[found]][:REFINED] for found, there in zip(nearest, missing, strict=True))
+        rows = (found[there[found]][:MISSES] for found, there in zip(nearest, missing, strict=True))
         return [(t, int(row)) for t, found in enumerate(rows) for row in found]
     goal = objective(wanted)
     sign, column = 1.0 if goal.direction == "min" else -1.0, COLUMNS[goal.column]
@@ -81,7 +81,7 @@ def _near_misses(tables: Sequence[Deployments], best: Key | None, wanted: str) -
         better = sign * np.asarray(column(table), dtype=float) < bound - 1e-6 * abs(bound)
         chosen = close & better & (r.needed < NEAR * r.available)
         near.append(replace(table, rejections=replace(r, code=np.where(chosen, -1, 0))))
-    return distinct(near, ranked(Feasible(near), wanted), REFINED)
+    return distinct(near, ranked(Feasible(near), wanted), NEAR_REFINED)
 
 
 def refine(s: Setup, d: Deployments, rows: IntArray) -> Deployments:

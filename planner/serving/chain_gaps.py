@@ -27,9 +27,9 @@ LONGEST_PASSAGE = 400
 """Steps with prompts of one pause that are followed."""
 SEPARATE = 3
 """First of them after which the work that waited is told apart."""
-LENGTHS = np.array([0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 1.0])
+LENGTHS = np.array([0.0, 0.02, 0.06, 0.12, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0])
 """Probabilities between which one output stands for all."""
-POINTS = 96
+POINTS = 48
 """Times that a distribution of mean gaps is evaluated at."""
 ATOMS = np.array([0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0.99])
 ATOM_SHARES = np.diff(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0]))

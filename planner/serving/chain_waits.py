@@ -19,6 +19,8 @@ the half by the golden ratio, another place for each prompt length."""
 GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 LEVELS = np.concatenate([np.linspace(0.0, 0.9, 16), [0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0]])
 """Probabilities between which one prompt stands for all, finer in the tail."""
+UNSEEN = 1e-5
+"""Part of arrivals that a state found by fewer is left out with."""
 CELLS = 512
 """Cells of a distribution of times, even in the logarithm."""
 GROUPS = np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 0.99, 1.0])
@@ -92,7 +94,7 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     mass[-1, 0] = idle * len(ELAPSED)
     residual = np.append(residual, 0.0)
     under_way = np.append(np.tile(own_seconds, len(ELAPSED)), 0.0)
-    row, column = np.nonzero(mass > 1e-7 * mass.sum())
+    row, column = np.nonzero(mass > UNSEEN * mass.sum())
     spread = (np.arange(lengths.size) * GOLDEN % 1.0 - 0.5) / len(ELAPSED)
     left, ahead = residual[row][:, None] + under_way[row][:, None] * spread, (grid.points[column] * chain.unit)[:, None]
     weight = mass[row, column][:, None] * shares

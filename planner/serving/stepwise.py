@@ -36,6 +36,8 @@ MARGIN, DELAYED = 4.0, 12.0
 """Work that may wait: so many token budgets, and so many mean waits of those that wait, where the chain ends."""
 ROUNDS = 8
 """Rounds of the fixed point of the requests in a worker."""
+SETTLED = 0.02
+"""Relative change of the decode step below which the chain is not solved again."""
 RARELY_FULL = 0.01
 """Part of requests that wait for a KV slot up to which the wait is left out."""
 LEAST_LEFT = 0.05
@@ -157,13 +159,15 @@ def stepwise(load: WorkerLoad, f: Flow, curves: StepCurves, row: int, whole_prom
     reach = MARGIN + DELAYED * delayed / full
 
     added_s, idle = at(f.prefill_share) / rate, float(arrivals.lasting @ np.exp(-arrivals.rates * alone_s))
+    spread = _decode_spread(load, f, curves, row, added_s, idle)
     for _ in range(2):
-        spread = _decode_spread(load, f, curves, row, added_s, idle)
         steps = Steps(budget, tokens, seconds, spread.step_s)
         chain = chain_of(arrivals, lengths, steps, alone_s, reach)
         beyond = chain.seconds[1:] - (0.0 if pause else steps.decode_s)
         added_s = float(chain.running[1:].sum(axis=1) @ beyond) / chain.cycle_s / rate
-        idle = chain.idle_part
+        spread = _decode_spread(load, f, curves, row, added_s, chain.idle_part)
+        if abs(spread.step_s / steps.decode_s - 1.0) < SETTLED:
+            break
     before = waits(chain, steps, load.prompts, room(sizes))
     work_s = unit * float(seconds[-1] - seconds[0]) / float(tokens[-1] - tokens[0])
     after = gaps(chain, before.groups, load.outputs, spread, work_s, pause)
