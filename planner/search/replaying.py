@@ -154,7 +154,8 @@ def _pool_workers(s: Setup, pool: Pool, longest: int, o: Options, *, prefill: bo
     count = max(1, pool.workers * o.share[0] // o.share[1])
     budget = (o.prefill_tokens if prefill else None) or pool.settings.max_num_batched_tokens or hw.token_budget
     layout = Layouts.of(**pool.layout.model_dump())
-    return _workers(s, hw, layout, count, pool.settings, budget, longest, o, prefill)
+    own = o if prefill else replace(o, prefix_cache=False)  # what comes over from the other pool is computed already
+    return _workers(s, hw, layout, count, pool.settings, budget, longest, own, prefill)
 
 
 def _workers(

@@ -135,11 +135,11 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     """Times of a pool of c workers that share L_all arrivals per second; L = L_all / c at one.
 
     One worker, Poisson arrivals: exact but for the states (a step that leaves nobody waiting is followed by one with a
-    single prompt); above CHAIN_LOAD waits grow as those of GI/G/c. Several workers and bursts, one rank: an arrival
-    finds all busy and waits as in GI/G/c over M/G/1 of the same load (:func:`planner.serving.queues.queue_wait`; QNA,
-    Whitt 1983). Several ranks: bursts spread over workers and ranks within a step, all workers are busy with
+    single prompt); above CHAIN_LOAD waits grow as those of GI/G/c. Several workers and bursts: what chance adds to the
+    batches waits as in GI/G/c over M/G/1 of the same load (:func:`planner.serving.queues.queue_wait`; QNA, Whitt 1983).
+    What the load itself makes of them (:func:`_steady_part`) is the same for any number of workers: all are busy with
     probability r / (1 + r), r = B L S / P0 by the chain of busy workers, B Erlang's formula with c - 1 of them, P0 the
-    part of steps that leave nobody waiting.
+    part of steps that leave nobody waiting; bursts spread over workers within a step.
     """
     steps, n = given.steps, given.steps.budget.size
     lam, c, gaps = (np.broadcast_to(v, (n,)) for v in (given.rate_rps, given.workers, given.arrival_cv))
@@ -148,12 +148,15 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     load = lam * full_s / (c * most)
     stable = load < 1.0
     offered, lam = lam, lam * np.minimum(CHAIN_LOAD / np.maximum(load, 1e-12), 1.0)
-    ranks = steps.ranks > 1.0
-    chain = _chain(work, lam / c, full_s / most, (np.where(ranks, gaps, 1.0), lam, np.where(ranks, c, 1.0)))
-    chance, scale, apart = _several_workers(work, lam, c, gaps, chain)
+    chain = _chain(work, lam / c, full_s / most, np.ones((n, 1)))
+    steady = _steady_part(work, lam / c, chain)
+    spread = np.where(steady > 0.0, fano(gaps, lam * chain.step_s) / c, 1.0)
+    if np.any(steady > 0.0):
+        chain = _chain(work, lam / c, full_s / most, 1.0 + steady[:, None] * (spread[:, None] - 1.0))
+    chance, scale, apart = _several_workers(work, lam, c, gaps, chain, steady)
     wide = [queue_wait(rate, gaps, full_s / most, work.scv, work.third, c).mean for rate in (offered, lam)]
     scale = scale * np.where(stable & (offered > lam), wide[0] / wide[1], 1.0)
-    crowd = np.where(ranks, np.maximum(fano(gaps, lam * chain.step_s) / c - 1.0, 0.0), 0.0)
+    crowd = steady * np.maximum(spread - 1.0, 0.0)
     wait, whole, weight = _mixture(work, chain, lam / c, chance, (scale, apart), crowd)
     # the chain's steps serve all that waits: more workers leave less of it, and a token budget cuts them into several
     each = np.minimum(1.0 + (chain.batch - 1.0) * np.minimum(scale, 1.0), np.maximum(most, steps.ranks))
@@ -191,16 +194,33 @@ class _Chain:
     step_s: Array
 
 
-def _chain(work: PromptWork, rate: Array, each_s: Array, bursts: tuple[Array, Array, Array]) -> _Chain:
+def _steady_part(work: PromptWork, rate: Array, chain: _Chain) -> Array:
+    """Part of the batches that comes from the load itself and not from chance, 0 to 1 (n,).
+
+    N = L S(N) is what a worker settles at if nothing varies: F / (1 - L w) seconds for steps of F + w N. Above one
+    prompt workers hardly ever idle, and how long a prompt waits has little to do with how many workers there are. 1 for
+    several ranks.
+    """
+    low, high = np.ones(rate.size), chain.prompts[:, -1].copy()
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        more = rate * work.step(middle[:, None])[0][:, 0] > middle
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    settled = np.where(rate * work.step(np.ones((rate.size, 1)))[0][:, 0] > 1.0, low, 1.0)
+    part = np.clip((settled - 1.0) / np.maximum(chain.batch - 1.0, 1e-9), 0.0, 1.0)
+    return np.where(work.steps.ranks > 1.0, 1.0, part)
+
+
+def _chain(work: PromptWork, rate: Array, each_s: Array, bursts: Array) -> _Chain:
     """Stationary numbers of prompts in a step of one worker at ``rate`` (n,).
 
-    Arrivals of a step have mean L S and variance F L S + L^2 Var(S), F of arrivals with gaps of a CV at all workers
-    together (``bursts``: CV, rate, workers). Their law is Poisson's continued and scaled to that variance (Hayward:
-    counts of D at a time), P(N <= k) = Q((k + 1/2) / D + 1/2, L S / D), exact at D = 1.
+    Arrivals of a step have mean L S and variance F L S + L^2 Var(S), F of ``bursts`` (n, 1). Their law is Poisson's
+    continued and scaled to that variance (Hayward: counts of D at a time), P(N <= k) = Q((k + 1/2) / D + 1/2, L S / D),
+    exact at D = 1.
     """
     from scipy.special import gammaincc
 
-    n, gaps, lam, c = rate.size, *bursts
+    n = rate.size
     queue = queue_wait(rate, 1.0, each_s, work.scv, work.third).mean
     top = 16.0 + 3.0 * (rate * work.step(np.ones((n, 1)))[0][:, 0] + work.steps.ranks) + 12.0 * rate * queue
     small = np.broadcast_to(np.arange(1.0, SMALL + 1.0), (n, SMALL))
@@ -208,7 +228,7 @@ def _chain(work: PromptWork, rate: Array, each_s: Array, bursts: tuple[Array, Ar
     states = np.concatenate([small, large], axis=1)
     seconds, variance = work.step(states)
     expected = rate[:, None] * seconds
-    spread = fano(gaps[:, None], lam[:, None] * seconds) / c[:, None] + rate[:, None] ** 2 * variance / expected
+    spread = bursts + rate[:, None] ** 2 * variance / expected
     ends = 0.5 * (states[:, 1:] + states[:, :-1] - 1.0)
     ends[:, :SMALL] = np.arange(1.0, SMALL + 1.0)
     upto = gammaincc((ends[:, None, :] + 0.5) / spread[..., None] + 0.5, (expected / spread)[..., None])
@@ -224,7 +244,9 @@ def _chain(work: PromptWork, rate: Array, each_s: Array, bursts: tuple[Array, Ar
     return _Chain(states, seconds, variance, often * seconds / step_s[:, None], empty, batch, step_s)
 
 
-def _several_workers(work: PromptWork, lam: Array, c: Array, gaps: Array, chain: _Chain) -> tuple[Array, Array, Array]:
+def _several_workers(
+    work: PromptWork, lam: Array, c: Array, gaps: Array, chain: _Chain, steady: Array
+) -> tuple[Array, Array, Array]:
     """Part of arrivals that wait, their waits over those of one worker with Poisson arrivals, and seconds more (n,).
 
     GI/G/c is a queue in front of all workers, whose next free one takes its first. Here each has its own: the rest of a
@@ -240,21 +262,20 @@ def _several_workers(work: PromptWork, lam: Array, c: Array, gaps: Array, chain:
     single = work.step(np.ones((lam.size, 1)))[0][:, 0]
     peak = np.maximum(fano(gaps, lam * single), 1.0)
     ratio = erlang_b((c - 1.0) / peak, lam * single / peak) * lam / c * chain.step_s / np.maximum(chain.empty, 1e-300)
-    ranks = work.steps.ranks > 1.0
     here = single + np.maximum(chain.step_s - single, 0.0) * np.minimum(scale, 1.0)
-    apart = np.where(
-        ranks,
-        0.0,
-        here * (0.5 - 1.0 / (c + 1.0)) * np.minimum(lam * each / c, 1.0) ** APART / np.maximum(np.square(gaps), 1.0),
-    )
-    return np.where(ranks, ratio / (1.0 + ratio), chance), np.where(ranks, 1.0, scale), apart
+    load = np.minimum(lam * each / c, 1.0)
+    apart = (1.0 - steady) * here * (0.5 - 1.0 / (c + 1.0)) * load**APART / np.maximum(np.square(gaps), 1.0)
+    chance = chance + steady * (ratio / (1.0 + ratio) - chance)
+    with np.errstate(invalid="ignore"):
+        scale = np.where(steady < 1.0, (1.0 - steady) * scale + steady, 1.0)
+    return chance, scale, apart
 
 
 @lru_cache(maxsize=1)
 def _lattice() -> Array:
-    """Points in the unit cube, (9, POINTS): multiples of powers of the generalised golden ratio, modulo 1
+    """Points in the unit cube, (8, POINTS): multiples of powers of the generalised golden ratio, modulo 1
     (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences")."""
-    dimensions, ratio = 9, 2.0
+    dimensions, ratio = 8, 2.0
     for _ in range(60):
         ratio = (1.0 + ratio) ** (1.0 / (dimensions + 1))
     steps = ratio ** -np.arange(1.0, dimensions + 1.0)
@@ -270,7 +291,7 @@ def _mixture(
     ranks, single = work.steps.ranks[:, None], work.mean[:, None]
     rows = np.arange(n)[:, None]
     upto = np.cumsum(chain.seen, axis=1)
-    state = np.minimum(np.stack([np.searchsorted(upto[i], u[1]) for i in range(n)]), STATES - 1)
+    state = np.minimum(np.stack([np.searchsorted(upto[i], u[0]) for i in range(n)]), STATES - 1)
     under_way = chain.prompts[rows, state]
     lone = ranks == 1.0
     way, bias = np.zeros((n, POINTS)), np.ones((n, POINTS))
@@ -280,28 +301,31 @@ def _mixture(
     some = np.flatnonzero(~lone[:, 0])
     if some.size:
         way[some], bias[some] = _many_ranks(work.take(some), under_way[some], chain.seconds[rows, state][some])
-    own = work.weight(np.broadcast_to(work.prompts.quantile(u[3]), (n, POINTS)))
-    left = u[2] * way
+    own = work.weight(np.broadcast_to(work.prompts.quantile(u[2]), (n, POINTS)))
+    left = u[1] * way
     before = rate[:, None] * (way - left) + crowd[:, None]
     capacity = (work.steps.budget * work.steps.ranks)[:, None]
     room = capacity * (np.floor((before + 1.0) / capacity) + 1.0) - before - 1.0
     others = before + np.minimum(rate[:, None] * left, np.maximum(room, 0.0))
     # those on one's own rank: uniform on 0 to twice the mean as another of them sees it, where there are several ranks
     mine = np.where(lone, others, np.maximum(4.0 * (others + 1.0) / ranks - 2.0, 0.0) / 3.0)
-    weight = own + _compound(mine, single, np.square(single) * (1.0 + work.scv[:, None]), u[4])
+    weight = own + _compound(mine, single, np.square(single) * (1.0 + work.scv[:, None]), u[3])
     if not lone.all():
         besides = others * (ranks - 1.0) / ranks
-        busiest = np.where(others > 1e-3, work.sampled_busiest(besides, u[5]), 0.0)
+        busiest = np.where(others > 1e-3, work.sampled_busiest(besides, u[4]), 0.0)
         weight = np.where(lone, weight, np.maximum(weight, busiest / _pieces(work, busiest, others)))
     together = work.steps.seconds(weight, work.rest(1.0 + others))
     alone = work.steps.seconds(own, np.zeros_like(own))
-    queued = u[0] < chance[:, None]
-    wait = np.where(queued, scale * left + 2.0 * apart * u[2], 0.0)
-    whole = np.where(queued, wait + scale * (together - alone), 0.0) + alone
-    share = np.where(queued, bias, 0.0)
-    share = share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300) * chance[:, None]
-    free = (1.0 - chance[:, None]) / np.maximum(np.sum(~queued, axis=1, keepdims=True), 1)
-    return wait, whole, np.where(queued, share, free)
+    # every point stands for both: a prompt that finds a worker free, and one that waits
+    wait = scale * left + 2.0 * apart * u[1]
+    whole = wait + scale * (together - alone) + alone
+    waits = chance[:, None] * bias / np.maximum(bias.sum(axis=1, keepdims=True), 1e-300)
+    free = np.broadcast_to((1.0 - chance[:, None]) / POINTS, (n, POINTS))
+    return (
+        np.concatenate([np.zeros((n, POINTS)), wait], axis=1),
+        np.concatenate([alone, whole], axis=1),
+        np.concatenate([free, waits], axis=1),
+    )
 
 
 def _single_rank(work: PromptWork, prompts: Array, mean_s: Array) -> Array:
@@ -311,11 +335,11 @@ def _single_rank(work: PromptWork, prompts: Array, mean_s: Array) -> Array:
     fixed = steps.seconds(np.full_like(prompts, 1e-6), np.zeros_like(prompts)) / mean_s
     q = steps.quadratic[:, None]
     square = (1.0 - fixed) * q * work.prompts.moment(2) / work.mean[:, None]
-    lengths = [shape.quantile(u[6]) for shape in _biased(work.prompts)]
-    x = np.where(u[8] < fixed, lengths[0], np.where(u[8] < fixed + square, lengths[2], lengths[1]))
+    lengths = [shape.quantile(u[5]) for shape in _biased(work.prompts)]
+    x = np.where(u[7] < fixed, lengths[0], np.where(u[7] < fixed + square, lengths[2], lengths[1]))
     more = np.maximum(prompts - 1.0, 0.0)
     mean = more * work.mean[:, None]
-    rest = gamma_quantile(mean, more * (np.square(work.mean) * np.maximum(work.scv, 0.0))[:, None], normal(u[7]))
+    rest = gamma_quantile(mean, more * (np.square(work.mean) * np.maximum(work.scv, 0.0))[:, None], normal(u[6]))
     return steps.seconds(work.weight(x) + rest, np.zeros_like(rest))
 
 
@@ -324,9 +348,11 @@ def _many_ranks(work: PromptWork, prompts: Array, mean_s: Array) -> tuple[Array,
 
     A prompt longer than the budget makes several of them, one after the other.
     """
-    weight = np.maximum(work.sampled_busiest(prompts, _lattice()[6]), 1e-6)
+    above = 1.0 - _lattice()[5]
+    # long steps are seen most: levels lie closer towards 1, each point stands for the smaller part
+    weight = np.maximum(work.sampled_busiest(prompts, 1.0 - np.square(above)), 1e-6)
     seconds = work.steps.seconds(weight, work.rest(prompts))
-    return seconds / _pieces(work, weight, prompts), seconds / mean_s
+    return seconds / _pieces(work, weight, prompts), 2.0 * above * seconds / mean_s
 
 
 def _pieces(work: PromptWork, weight: Array, prompts: Array) -> Array:
