@@ -52,7 +52,12 @@ def settled(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], tu
 
 
 def _with(answer: Plan, best: Candidate, found: PrefixCache) -> Plan:
-    first = best.model_copy(update={"prefix_cache": found})
+    sentence = (
+        f"Prefix caches hold {found.hit_rate:.0%} of the prompt tokens; with requests to the worker that knows the "
+        f"prefix they would hold {found.affinity_hit_rate:.0%}, to the least loaded one "
+        f"{found.least_loaded_hit_rate:.0%}."
+    )
+    first = best.model_copy(update={"prefix_cache": found, "explanation": (*best.explanation, sentence)})
     return answer.model_copy(update={"candidates": (first, *answer.candidates[1:])})
 
 
