@@ -5,6 +5,6 @@ import os
 # Before NumPy is loaded: the matrices are small, and threads of BLAS that wait for each other only take time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from planner.cli.app import main, run  # noqa: E402
+from planner.cli.app import main, run
 
 __all__ = ["main", "run"]
