@@ -13,9 +13,9 @@ from planner.serving.step_chain import Chain, Steps
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-ELAPSED = (0.25, 0.75)
-"""Part of a step that is over when a request arrives: middles of its halves. What is left of the step is spread over
-the half by the golden ratio, another place for each prompt length."""
+ELAPSED = (1 / 6, 0.5, 5 / 6)
+"""Part of a step that is over when a request arrives: middles of its thirds. What is left of the step is spread over
+the third by the golden ratio, another place for each prompt length."""
 GOLDEN = 0.5 * (5.0**0.5 - 1.0)
 LEVELS = np.concatenate([np.linspace(0.0, 0.9, 16), [0.93, 0.96, 0.98, 0.99, 0.995, 0.998, 1.0]])
 """Probabilities between which one prompt stands for all, finer in the tail."""
