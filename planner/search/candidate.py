@@ -68,9 +68,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         work, _, _ = prefill_pool_steps(pool.layouts, s.traffic, pool.token_budget.astype(float))
         prefill = explain_step(s, pool, work)
         pool_sequences = prefill_sequences(s, pool)
-        pool_budget = budget_of(
-            s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget, pool_sequences
-        )
+        pool_budget = budget_of(s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget, pool_sequences)
         transfer = transfer_plans(s, d, rows)
         second = "prefill"
     up, far = _traffic(s, chosen)
@@ -99,8 +97,15 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             breakdown=_breakdown((("decode", decode), (second, prefill)), k),
             binding=binding_sentence(decode, k, "decode"),
             gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
-            pools=None if pool is None or pool_budget is None else _pools(
-                s, d, row, (pool_budget, budget), (operating_point(s, pool, pool_sequences, k), settings), k
+            pools=None
+            if pool is None or pool_budget is None
+            else _pools(
+                s,
+                d,
+                row,
+                (pool_budget, budget),
+                (operating_point(s, pool, pool_sequences, k, drafts=False), settings),
+                k,
             ),
             transfer=None if transfer is None else transfer[k],
             traffic=_tiers(float(up[k]), float(far[k])),

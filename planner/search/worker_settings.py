@@ -48,8 +48,8 @@ def prefill_sequences(s: Setup, w: Workers) -> Array:
     return np.clip(full, 1.0, float(most_sequences(s)))
 
 
-def operating_point(s: Setup, w: Workers, per_rank: Array, i: int) -> OperatingPoint:
-    """Settings of the workers in row ``i`` with ``per_rank`` (n,) sequences."""
+def operating_point(s: Setup, w: Workers, per_rank: Array, i: int, *, drafts: bool = True) -> OperatingPoint:
+    """Settings of the workers in row ``i`` with ``per_rank`` (n,) sequences; prefill workers make no drafts."""
     budget = int(w.token_budget[i])
     return OperatingPoint(
         max_num_seqs=int(per_rank[i]),
@@ -58,5 +58,5 @@ def operating_point(s: Setup, w: Workers, per_rank: Array, i: int) -> OperatingP
         gpu_memory_utilization=s.scenario.engine.options.gpu_memory_utilization,
         max_model_len=s.longest_request,
         two_batch_overlap=bool(w.two_batch[i]),
-        draft_tokens=len(s.acceptance) or None,
+        draft_tokens=len(s.acceptance) or None if drafts else None,
     )

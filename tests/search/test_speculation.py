@@ -110,6 +110,9 @@ def test_decode_pools_draft_and_prefill_pools_do_not() -> None:
     assert answer.best is not None
     assert plain.best is not None
     assert answer.best.gpus <= plain.best.gpus
+    assert answer.best.settings.draft_tokens == 2
+    assert answer.best.prefill_pool is not None
+    assert answer.best.prefill_pool.settings.draft_tokens is None
     for engine, flag in (
         ("vllm", "--speculative-config.num_speculative_tokens 2"),
         ("sglang", "--speculative-num-steps 2"),
