@@ -109,13 +109,9 @@ def latency_fix(metric: str, reached_s: ArrayLike, limit_s: float, describe: Cal
     return f"the smallest {metric} reached is {value} ms ({describe(best)}), against a limit of {limit} ms"
 
 
-def nodes_fix(needed: ArrayLike, nodes_allowed: float, describe: Callable[[int], str]) -> str | None:
-    """The fewest nodes with which a candidate is let through; ``needed`` (n,) of those that only lack nodes, NaN of the
-    others.
-    """
-    values = np.asarray(needed, dtype=np.float64)
-    if not np.isfinite(values).any():
+def nodes_fix(needed: float, nodes_allowed: float, name: str) -> str | None:
+    """The nodes that a deployment takes, which only lacks nodes; None where the number is not known."""
+    if not np.isfinite(needed):
         return None
-    best = int(np.nanargmin(values))
-    nodes = int(np.ceil(values[best] - 1e-9))
-    return f"{nodes:,} node{'s' if nodes != 1 else ''} instead of {number(nodes_allowed)} ({describe(best)})"
+    nodes = int(np.ceil(needed - 1e-9))
+    return f"{nodes:,} node{'s' if nodes != 1 else ''} instead of {number(nodes_allowed)} ({name})"

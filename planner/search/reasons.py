@@ -177,10 +177,9 @@ def _of(table: Deployments, reason: str) -> np.ndarray:
 
 
 def _more_nodes(table: Deployments, i: int) -> str | None:
-    """The fewest nodes that let a deployment of the same node types through which lacks nothing else."""
+    """The nodes with which this deployment is let through: it lacks nothing else."""
     r = table.rejections
-    alike = _of(table, "nodes") & (r.available == r.available[i])
-    return nodes_fix(np.where(alike, r.needed, np.nan), float(r.available[i]), table.describe)
+    return nodes_fix(float(r.needed[i]), float(r.available[i]), table.describe(i))
 
 
 def _fewer_requests(s: Setup, table: Deployments, i: int) -> str | None:

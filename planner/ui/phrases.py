@@ -222,8 +222,8 @@ ASSUMPTIONS = (
     N_("KV cache in {kv}; {model} weights: attention {a}, dense mlp {b}"),
     N_("{share} of prompt tokens are served from the prefix cache and not computed"),
     N_(
-        "Prefix caches hold {a} of the prompt tokens; with requests to the worker that knows the prefix they would hold "
-        "{b}, to the least loaded one {c}"
+        "Prefix caches hold {a} of the prompt tokens; with requests to the worker that knows the prefix they would "
+        "hold {b}, to the least loaded one {c}"
     ),
     N_("Prefix caches are warm: after a start or a failure hits come back only as prefixes are used again"),
     N_(

@@ -131,5 +131,5 @@ def test_latency_and_nodes() -> None:
     )
     assert latency_fix("TPOT", reached, 0.06, NAMES.__getitem__) == "TP4 reaches a TPOT of 55 ms"
     assert latency_fix("TPOT", [np.nan], 0.05, str) is None
-    assert nodes_fix([7.0, 5.0, np.nan, 9.0], 4, NAMES.__getitem__) == "5 nodes instead of 4 (TP2)"
-    assert nodes_fix([np.nan], 4, str) is None
+    assert nodes_fix(4.2, 4, "TP2") == "5 nodes instead of 4 (TP2)"
+    assert nodes_fix(np.nan, 4, "TP2") is None

@@ -55,7 +55,9 @@ def misses_bar(misses: tuple[NearestMiss, ...]) -> go.Figure | None:
         hovertemplate=_("available") + ": %{hovertext}<extra></extra>",
     )
     figure.update_yaxes(autorange="reversed")
-    figure.update_xaxes(title_text=label(rows[0].unit or ""), rangemode="tozero")
+    # room for the number behind the longest bar, on a phone as well
+    longest = max(max(m.needed or 0.0, m.available or 0.0) for m in rows)
+    figure.update_xaxes(title_text=label(rows[0].unit or ""), range=[0.0, 1.3 * longest])
     figure.update_layout(bargap=0.35)
     return finish(figure, FRAME_PX + ROW_PX * len(rows))
 
