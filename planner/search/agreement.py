@@ -78,12 +78,15 @@ class Case:
     layout: tuple[tuple[str, int], ...] = ()
     concurrency: int = 64
     serving: Literal["agg", "disagg"] = "agg"
+    prefill_node: str | None = None
+    """Node of the prefill pool; None is the same as the decode pool's."""
     rate_rps: float | None = None
 
     @property
     def name(self) -> str:
         """Model, hardware, load and arrivals in a few words."""
-        return f"{self.model} · {self.node} · {self.engine} · {self.load}"
+        node = self.node if self.prefill_node is None else f"{self.prefill_node} + {self.node}"
+        return f"{self.model} · {node} · {self.engine} · {self.load}"
 
 
 LLAMA = ("llama-3.3-70b", (("tp", 4),))
@@ -92,7 +95,7 @@ GPT_OSS = ("gpt-oss-120b", (("tp", 2),))
 
 def cases() -> tuple[Case, ...]:
     """The grid: two models, three GPUs, three engines, the three fixed traces and synthetic loads, utilisation 0.3 to
-    0.9, gap CV 1 to 4, aggregated and disaggregated."""
+    0.9, gap CV 1 to 4, aggregated and disaggregated; for pools also DeepSeek-V3 and unequal GPUs."""
     found = []
     for model, layout in (LLAMA, GPT_OSS):
         for node, engine in (("dgx-h100", "vllm"), ("dgx-h200", "sglang"), ("mi300x-8", "vllm")):
@@ -107,6 +110,16 @@ def cases() -> tuple[Case, ...]:
     for load, rate in (("chat", 8.0), ("chat", 20.0), ("steady", 12.0), ("fixed", 30.0)):
         for cv in (1.0, 2.0):
             found.append(Case("llama-3.3-70b", "dgx-h200", "vllm", load, 0.0, cv, serving="disagg", rate_rps=rate))
+    for model, node, engine, load, rate, cv, first in (
+        ("gpt-oss-120b", "dgx-h100", "vllm", "chat", 20.0, 1.0, None),
+        ("gpt-oss-120b", "dgx-h200", "trtllm", "steady", 60.0, 1.0, None),
+        ("gpt-oss-120b", "mi300x-8", "vllm", "code", 10.0, 2.0, None),
+        ("llama-3.3-70b", "dgx-h200", "vllm", "chat", 15.0, 1.0, "dgx-h100"),
+        ("llama-3.3-70b", "dgx-h200", "sglang", "steady", 15.0, 2.0, "dgx-h100"),
+        ("deepseek-v3", "dgx-h200", "sglang", "chat", 40.0, 1.0, None),
+        ("deepseek-v3", "dgx-b200", "vllm", "steady", 60.0, 1.0, None),
+    ):
+        found.append(Case(model, node, engine, load, 0.0, cv, serving="disagg", rate_rps=rate, prefill_node=first))
     return tuple(found)
 
 
@@ -226,6 +239,13 @@ def _capacity(case: Case, catalog: Catalog) -> float:
     return _closed_loop(case.model, case.node, case.engine, case.load, case.layout, case.concurrency)
 
 
+def _hardware(case: Case) -> dict[str, Any]:
+    own = [{"node": case.node}]
+    if case.prefill_node is None:
+        return {"candidates": own}
+    return {"pools": {"prefill": [{"node": case.prefill_node}], "decode": own}}
+
+
 def _scenario(case: Case, rate: float) -> Scenario:
     inputs, outputs = SYNTHETIC.get(case.load, CHAT)
     return Scenario.from_dict(
@@ -233,7 +253,7 @@ def _scenario(case: Case, rate: float) -> Scenario:
             "schema": "planner.scenario/1",
             "name": case.name,
             "model": case.model,
-            "hardware": {"candidates": [{"node": case.node}]},
+            "hardware": _hardware(case),
             "engine": {"name": case.engine},
             "workload": {
                 "input_tokens": inputs,
