@@ -20,7 +20,7 @@ from planner.serving.closed_loop import LoopTimes, aggregated, disaggregated
 Array = NDArray[np.float64]
 
 EXPERTS = [i for i, (family, _) in enumerate(COLUMNS) if family == "experts"]
-REST = [i for i, (family, _) in enumerate(COLUMNS) if family != "experts"]
+LINEAR = [i for i, (family, _) in enumerate(COLUMNS) if family == "linear"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class PhaseTerms:
     operators: Array
     expert_stream: Array
     """What routed experts take at least (planner.roofline.step.StepTimes.expert_stream)."""
+    linear_stream: Array
+    """The same of linear layers."""
     other: Array
     layers: Array
     kernel_layers: Array
@@ -119,9 +121,7 @@ def breakdown(terms: RunTerms, coefficients: CoefficientArrays) -> dict[str, Arr
     c = coefficients
     out: dict[str, Array] = {}
     for name, phase, factors in (("decode", terms.decode, c.decode), ("prefill", terms.prefill, c.prefill)):
-        timed = phase.operators * factors
-        experts = timed[:, EXPERTS].sum(axis=1)
-        timed[:, EXPERTS] *= np.maximum(phase.expert_stream / np.maximum(experts, 1e-300), 1.0)[:, None]
+        timed = _timed(phase, factors)
         for i in range(len(COLUMNS)):
             if phase.operators[:, i].any():
                 out[f"{name}_{factor_key(i)}"] = timed[:, i]
@@ -204,9 +204,16 @@ def prefill_step_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:
 
 
 def _operators_s(phase: PhaseTerms, factors: Array, c: CoefficientArrays) -> Array:
+    return np.asarray(_timed(phase, factors).sum(axis=1) + phase.other + _small_kernels_s(phase, c))
+
+
+def _timed(phase: PhaseTerms, factors: Array) -> Array:
+    """Operator seconds by COLUMNS, (n, F); neither experts nor linear layers outrun the stream of their weights."""
     timed = phase.operators * factors
-    experts = np.maximum(timed[:, EXPERTS].sum(axis=1), phase.expert_stream)
-    return np.asarray(timed[:, REST].sum(axis=1) + experts + phase.other + _small_kernels_s(phase, c))
+    for columns, stream in ((EXPERTS, phase.expert_stream), (LINEAR, phase.linear_stream)):
+        taken = timed[:, columns].sum(axis=1)
+        timed[:, columns] *= np.maximum(stream / np.maximum(taken, 1e-300), 1.0)[:, None]
+    return timed
 
 
 def _small_kernels_s(phase: PhaseTerms, c: CoefficientArrays) -> Array:

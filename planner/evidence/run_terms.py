@@ -285,6 +285,7 @@ def _phase(times: StepTimes, layouts: Layouts, work: StepWork, ctx: StepContext)
     return PhaseTerms(
         operators,
         stream,
+        np.asarray(times.linear_stream, dtype=float),
         other,
         layers,
         np.full(n, kernel_layers(ctx)),

@@ -25,6 +25,7 @@ from planner.roofline.step_ops import (
     exchange_s,
     experts_s,
     gemm_s,
+    gemm_stream_s,
     kernel_layers,
     pipeline_s,
 )
@@ -78,6 +79,7 @@ FAMILY_OF_TERM = {
     "pp_send": "communication",
 }
 """Which end-to-end factor scales a term; host time has its own coefficients."""
+LINEAR_TERMS = tuple(term for term, family in FAMILY_OF_TERM.items() if family == "linear")
 
 
 CLASS_OF_TERM = {
@@ -100,6 +102,8 @@ class StepTimes:
     expert_stream: Array | float = 0.0
     """Of the routed experts, streaming the touched weights once at full bandwidth: they take no less, whatever the
     calibrated factor."""
+    linear_stream: Array | float = 0.0
+    """The same of all linear layers together."""
 
     @property
     def total(self) -> Array:
@@ -122,8 +126,11 @@ def step_times(
     repeat = parts / layouts.pp
     batch = Batch.of(work, parts)
     raw = {name: np.zeros(len(layouts)) for name in COMPUTE_TERMS}
+    streams = {term: np.zeros(len(layouts)) for term in LINEAR_TERMS}
     for gemm in ctx.program.gemms:
         raw[gemm.term] += gemm_s(ctx, gemm, batch, tp) * gemm.layers
+        streams[gemm.term] += gemm_stream_s(ctx, gemm, tp) * (repeat * gemm.layers)
+    linear_stream = np.asarray(sum(streams.values()))
     for attention in ctx.program.attentions:
         raw["attention_core"] += attention_s(ctx, attention, batch, tp) * attention.layers
     raw["norms_other"] += elementwise_s(ctx, batch)
@@ -147,9 +154,13 @@ def step_times(
     if ctx.program.moes and np.any(deepep) and dispatched_as_measured(ctx, work.has_prefill):
         timed["routed_experts"] = np.where(deepep, raw["routed_experts"] * repeat, timed["routed_experts"])
     timed["routed_experts"] = np.maximum(timed["routed_experts"], expert_stream)
+    factors = [term_factor(ctx, term, work.has_prefill) for term in LINEAR_TERMS]
+    if min(factors) < 1.0:
+        bound = np.asarray(sum(timed[term] for term in LINEAR_TERMS)) < linear_stream
+        timed |= {term: np.where(bound, streams[term], timed[term]) for term in LINEAR_TERMS}
     hidden = _overlap(ctx, timed, two_batch, deepep, work.has_prefill)
     timed["host"] = _host(ctx, work, layouts, timed)
-    return StepTimes(timed, hidden, expert_stream)
+    return StepTimes(timed, hidden, expert_stream, linear_stream)
 
 
 def term_factor(ctx: StepContext, term: str, has_prefill: bool) -> float:

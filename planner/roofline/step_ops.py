@@ -26,6 +26,12 @@ def gemm_s(ctx: StepContext, gemm: GemmOp, batch: Batch, tp: Array) -> Array:
     return op.gemm(ctx.curves.get("gemm", dtype), rows, gemm.n(tp), gemm.k(tp))
 
 
+def gemm_stream_s(ctx: StepContext, gemm: GemmOp, tp: Array) -> Array:
+    """Seconds of streaming a layer's weights of one product once at full bandwidth."""
+    curve = ctx.curves.get("gemm", getattr(ctx.precision, gemm.tensor_class))
+    return gemm.n(tp) * gemm.k(tp) * (curve.weight_bytes / curve.mem_bw)
+
+
 def _mla_up_projection(ctx: StepContext, gemm: GemmOp, dtype: str, batch: Batch, tp: Array) -> Array:
     """kv_b: a GEMM over prompt tokens; for decode tokens its two halves are absorbed into queries and outputs."""
     heads = gemm.parts[0][2] / tp

@@ -21,7 +21,16 @@ from planner.roofline.coefficients import (
     unit_coefficients,
 )
 from planner.roofline.program import program
-from planner.roofline.step import TERMS, StepContext, StepTimes, StepWork, kernel_layers, launch_excess, step_times
+from planner.roofline.step import (
+    LINEAR_TERMS,
+    TERMS,
+    StepContext,
+    StepTimes,
+    StepWork,
+    kernel_layers,
+    launch_excess,
+    step_times,
+)
 
 MODEL = "qwen3-235b-a22b"
 DECODE = StepWork(np.array([32.0]), np.array([2048.0]))
@@ -88,6 +97,20 @@ def test_routed_experts_take_no_less_than_streaming_their_weights() -> None:
     touched = 1.0 - (1.0 - 8 / 128) ** 32
     assert found.exposed["routed_experts"][0] == pytest.approx(touched * weights / _context().curves.device.mem_bw)
     assert _times(plain).exposed["routed_experts"][0] > found.exposed["routed_experts"][0]
+
+
+def test_linear_layers_take_no_less_than_streaming_their_weights() -> None:
+    plain = unit_coefficients()
+    own = {column_of("linear", getattr(_context().precision, name)) for name in ("attention", "head", "router")}
+    factors = tuple(0.1 if i in own else 1.0 for i in range(len(COLUMNS)))
+    found = _times(replace(plain, decode_factors=factors))
+    linear = sum(float(found.exposed[term][0]) for term in LINEAR_TERMS)
+    stream = float(np.asarray(found.linear_stream)[0])
+    assert linear == pytest.approx(stream)
+    # 94 layers: queries and outputs of 64 heads, keys and values of 4, over 4 ranks; the router; a fourth of the head
+    layer = 4096 * ((2 * 64 + 2 * 4) * 128 / 4 + 128) * 2.0
+    size = 94 * layer + 151_936 * 4096 * 2.0 / 4
+    assert stream == pytest.approx(size / _context().curves.device.mem_bw)
 
 
 def test_experts_behind_a_dispatch_take_the_time_that_was_measured() -> None:
