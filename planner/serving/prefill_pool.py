@@ -78,7 +78,8 @@ class PrefillPool:
     utilisation: Array
     """Part of the time in which a worker runs a step."""
     load: Array
-    """Arrivals over what the pool passes with full steps, or its busiest link where that is more: stable below 1."""
+    """Arrivals over what the pool passes with full steps; where that is more, what its busiest link carries, or what a
+    longer step of several ranks brings back: stable below 1."""
     prompts_per_step: Array
     step_s: Array
     """Mean step."""
@@ -153,7 +154,15 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     spread = np.where(steady > 0.0, fano(gaps, lam * chain.step_s) / c, 1.0)
     if np.any(steady > 0.0):
         chain = _chain(work, lam / c, full_s / most, 1.0 + steady[:, None] * (spread[:, None] - 1.0))
-    chance, scale, apart = _several_workers(work, lam, c, gaps, chain, steady)
+    # bursts share steps, so that each of their prompts takes less of one
+    bursts = np.maximum(fano(gaps, lam * chain.step_s) / c, 1.0)
+    crowded = chain if np.all(bursts == 1.0) else _chain(work, lam / c, full_s / most, bursts[:, None])
+    chance, scale, apart = _several_workers(work, lam, c, gaps, (chain, crowded), steady)
+    ranks = steps.ranks > 1.0
+    # near 1 a longer step brings as much work as it does: the batch then hangs on the last percent of its time
+    more = work.step(np.stack([chain.batch, 1.1 * chain.batch], axis=1))[0]
+    feedback = lam / c * (more[:, 1] - more[:, 0]) / (0.1 * chain.batch)
+    load = np.where(ranks & stable, np.maximum(load, np.minimum(feedback, 0.99)), load)
     wide = [queue_wait(rate, gaps, full_s / most, work.scv, work.third, c).mean for rate in (offered, lam)]
     scale = scale * np.where(stable & (offered > lam), wide[0] / wide[1], 1.0)
     crowd = steady * np.maximum(spread - 1.0, 0.0)
@@ -245,7 +254,7 @@ def _chain(work: PromptWork, rate: Array, each_s: Array, bursts: Array) -> _Chai
 
 
 def _several_workers(
-    work: PromptWork, lam: Array, c: Array, gaps: Array, chain: _Chain, steady: Array
+    work: PromptWork, lam: Array, c: Array, gaps: Array, chains: tuple[_Chain, _Chain], steady: Array
 ) -> tuple[Array, Array, Array]:
     """Part of arrivals that wait, their waits over those of one worker with Poisson arrivals, and seconds more (n,).
 
@@ -253,10 +262,12 @@ def _several_workers(
     given step is half of it, not 1 / (c + 1). It shows as far as the others have queues as well (:data:`APART`), and
     less in bursts, which fill all of them.
     """
+    chain, crowded = chains
     one_waits = np.clip(1.0 - chain.empty / chain.batch, 1e-9, 1.0)
     each = np.minimum(chain.step_s / chain.batch, 0.999 * c / lam)
     one = queue_wait(lam / c, 1.0, each, work.scv, work.third)
-    several = queue_wait(lam, gaps, each, work.scv, work.third, c)
+    shared = np.minimum(crowded.step_s / crowded.batch, 0.999 * c / lam)
+    several = queue_wait(lam, gaps, shared, work.scv, work.third, c)
     chance = np.clip(one_waits * several.probability / one.probability, 0.0, 1.0)
     scale = several.mean / one.mean * one_waits / np.maximum(chance, 1e-9)
     single = work.step(np.ones((lam.size, 1)))[0][:, 0]
