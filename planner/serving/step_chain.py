@@ -26,7 +26,7 @@ IntArray = NDArray[np.int64]
 
 FINE = 512
 """Points of the even grid that arriving work is counted on."""
-WIDTH, MOST_IN_BUDGET = 0.22, 64
+WIDTH, MOST_IN_BUDGET = 0.15, 64
 """Width of a point in mean prompts, and most points below the token budget."""
 HELD = 50.0
 """Mean prompts that the even grid reaches at least."""
