@@ -100,6 +100,8 @@ def refine(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
     rows, load = rows[which], load.take(which)
     found = flow(load)
     curves = step_curves(s, d.decode.take(rows), load)
+    if not (curves.tokens[:, -1] > curves.tokens[:, 0]).all():  # steps of one token, which no prompt shares
+        return d
     chunked = s.scenario.engine.options.chunked_prefill
     whole = not (scheduler_kind(s.scenario.engine.name).chunked if chunked is None else chunked)
     with ThreadPoolExecutor(THREADS) as pool:

@@ -65,3 +65,11 @@ def test_a_limit_just_below_what_the_best_reaches_asks_for_another_deployment() 
     stricter = planner.plan(_scenario(ttft_ms={"p99": 0.9 * reached}, tpot_ms={"p95": 150.0})).best
     assert stricter is None or (stricter.ttft_ms.p99 or 0.0) <= 0.9 * reached
     assert stricter is None or stricter.settings != _best().settings or stricter.replicas != _best().replicas
+
+
+def test_steps_of_one_token_keep_the_closed_forms() -> None:
+    data = planner.load_scenario(EXAMPLE).to_dict()
+    data["engine"]["options"]["max_num_batched_tokens"] = 1
+    plan = planner.plan(Scenario.from_dict(data))
+    assert not plan.candidates
+    assert plan.rejected
