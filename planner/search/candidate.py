@@ -39,7 +39,13 @@ from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
 from planner.search.table import Array, Deployments, IntArray, Workers
 from planner.search.transfer import transfer_plans, transfer_sentences
-from planner.search.worker_settings import decode_sequences, kv_slots, operating_point, prefill_sequences
+from planner.search.worker_settings import (
+    decode_sequences,
+    kv_slots,
+    operating_point,
+    prefill_budget,
+    prefill_sequences,
+)
 from planner.serving.latency import METRICS, LoadResult
 from planner.serving.stepwise import with_stepwise
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
@@ -68,7 +74,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         work, _, _ = prefill_pool_steps(pool.layouts, s.traffic, pool.token_budget.astype(float))
         prefill = explain_step(s, pool, work)
         pool_sequences = prefill_sequences(s, pool)
-        pool_budget = budget_of(s, pool.hardware, pool.layouts, pool.concurrency, pool.token_budget, pool_sequences)
+        pool_budget = prefill_budget(s, pool)
         transfer = transfer_plans(s, d, rows)
         second = "prefill"
     up, far = _traffic(s, chosen)

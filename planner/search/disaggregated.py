@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.memory.budget import MemoryBudget
 from planner.roofline.step import step_times
 from planner.search.aggregated import (
     Fitting,
@@ -28,7 +29,7 @@ from planner.search.pareto import pareto_mask
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.search.transfer import closed_transfer, transfers
-from planner.search.worker_settings import prefill_sequences
+from planner.search.worker_settings import prefill_budget
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult
 from planner.serving.prefill_pool import PoolLoad, PrefillPool, prefill_pool
@@ -160,17 +161,21 @@ def _blocks(w: Workers, evaluate: Callable[[Workers], tuple[Array, ...]]) -> tup
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
-def useful(s: Setup, points: PoolPoints, sequences: Callable[[Setup, Workers], Array] | None = None) -> PoolPoints:
+def useful(s: Setup, points: PoolPoints, memory: Callable[[Setup, Workers], MemoryBudget]) -> PoolPoints:
     """Points that no other beats in GPUs per request/s, time and worker size: a pairing needs no others.
 
-    With their memory budgets, for as many ``sequences`` of a rank as their settings allow.
+    With their ``memory`` budgets.
     """
     cost = points.workers.layouts.gpus / points.worker_rps
     keep = pareto_mask([cost, points.step_s, points.workers.layouts.gpus], ["min", "min", "min"])
     few = points.take(np.flatnonzero(keep))
     w = few.workers
-    allowed = None if sequences is None else sequences(s, w)
-    return replace(few, held=held_by(budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget, allowed)))
+    return replace(few, held=held_by(memory(s, w)))
+
+
+def decode_budget(s: Setup, w: Workers) -> MemoryBudget:
+    """Memory of decode workers at their operating points."""
+    return budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)
 
 
 def disaggregated_deployments(
@@ -180,7 +185,7 @@ def disaggregated_deployments(
     evaluated = prefill.evaluated + decode.evaluated
     token_s = decode.step_s / tokens_per_step(s.acceptance)
     within = decode if limits_tpot_s is None else decode.take(np.flatnonzero(token_s <= limits_tpot_s))
-    d, p = useful(s, within if len(within.workers) else decode), useful(s, prefill, prefill_sequences)
+    d, p = useful(s, within if len(within.workers) else decode, decode_budget), useful(s, prefill, prefill_budget)
     if not len(d.workers) or not len(p.workers):
         return None
     d, p, rate = _paired(s, d, p)

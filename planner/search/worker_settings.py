@@ -48,6 +48,13 @@ def prefill_sequences(s: Setup, w: Workers) -> Array:
     return np.clip(full, 1.0, float(most_sequences(s)))
 
 
+def prefill_budget(s: Setup, w: Workers) -> MemoryBudget:
+    """Memory of prefill workers, whose cache must hold the prompts of a step filled to its token budget."""
+    full = np.maximum(np.ceil(w.token_budget / float(s.traffic.new_tokens)), 1.0)
+    held = full * w.layouts.attention_dp.astype(float)
+    return budget_of(s, w.hardware, w.layouts, held, w.token_budget, prefill_sequences(s, w))
+
+
 def operating_point(s: Setup, w: Workers, per_rank: Array, i: int, *, drafts: bool = True) -> OperatingPoint:
     """Settings of the workers in row ``i`` with ``per_rank`` (n,) sequences; prefill workers make no drafts."""
     budget = int(w.token_budget[i])

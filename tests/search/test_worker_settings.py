@@ -9,6 +9,7 @@ import pytest
 
 from planner.catalog.loader import catalog
 from planner.layout.layouts import Layouts
+from planner.model.kv import kv_bytes_per_token
 from planner.scenario.load import load_scenario
 from planner.scenario.schema import Scenario
 from planner.search.aggregated import budget_of
@@ -57,7 +58,8 @@ def test_memory_is_that_of_the_sequences_written(serving: str) -> None:
 
 
 def test_pools_have_settings_of_their_own() -> None:
-    best = plan(scenario("disagg")).best
+    best_question = scenario("disagg")
+    best = plan(best_question).best
     assert best is not None
     assert best.prefill_pool is not None
     assert best.decode_pool is not None
@@ -66,6 +68,10 @@ def test_pools_have_settings_of_their_own() -> None:
     assert first.max_num_batched_tokens is not None
     assert first.max_num_seqs is not None
     assert first.max_num_batched_tokens >= second.max_num_batched_tokens  # type: ignore[operator]
+    assert best.prefill_pool.memory_gib is not None
+    layout = best.prefill_pool.layout
+    token = float(kv_bytes_per_token(setup(best_question, catalog()).spec, "bf16", layout.tp)) / layout.pp
+    assert best.prefill_pool.memory_gib.kv * GIB > first.max_num_batched_tokens * token  # a full step's prompts
     again = Candidate.model_validate(best.model_dump(mode="json"))
     assert again.prefill_pool == best.prefill_pool
 
