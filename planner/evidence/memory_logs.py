@@ -62,10 +62,8 @@ def validate_logs(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> dic
     for entry in entries:
         name = str(entry.get("engine", "")).lower()
         engine = ENGINES.get(name.split(" ")[0]) if "+" not in name else None
-        layout = entry.get("layout") or {}
-        if engine is None or not layout.get("tp"):
-            known = ", ".join(dict.fromkeys(ENGINES.values()))
-            why = f"engine: got {name!r}; {known}" if engine is None else f"{name}: layout not stated"
+        why = _unstated(entry, name, engine)
+        if engine is None or why:
             skipped[why] = skipped.get(why, 0) + 1
             version = _version(entry.get("engine_version"))
             left.append(RowPrediction(str(entry.get("id")), str(entry.get("model")), version, "", "", reason=why))
@@ -95,13 +93,56 @@ def validate_logs(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> dic
     }
 
 
+def _unstated(entry: Mapping[str, Any], name: str, engine: str | None) -> str:
+    """Why an entry has no prediction whatever its numbers are; empty where that is not so."""
+    if engine is None:
+        return f"engine: got {name!r}; {', '.join(dict.fromkeys(ENGINES.values()))}"
+    layout, metrics = entry.get("layout"), entry.get("metrics")
+    if layout is not None and not isinstance(layout, Mapping):
+        return f"layout: got {layout!r}; a mapping such as {{tp: 8}}"
+    if not (layout or {}).get("tp"):
+        return f"{name}: layout not stated"
+    if not metrics or not isinstance(metrics, Mapping):
+        return f"metrics: got {metrics!r}; a mapping of figures such as {{model_load_GiB_per_gpu: 13.5}}"
+    words = [f"{key}: got {metrics[key]!r}; a number" for key in READ_METRICS if _is_word(metrics.get(key))]
+    return "; ".join(f"metrics.{word}" for word in words)
+
+
+def _is_word(value: Any) -> bool:
+    return value is not None and (isinstance(value, bool) or not isinstance(value, int | float))
+
+
+READ_METRICS = (
+    "gpu_total_GiB",
+    "gpu_total_GB",
+    "available_kv_GiB_per_gpu",
+    "available_kv_GB_per_gpu",
+    "model_load_GiB_per_gpu",
+    "model_load_GB_per_gpu",
+    "peak_activation_GiB",
+    "non_torch_GiB",
+    "kv_bytes_per_token_per_gpu_derived",
+    "kv_tokens",
+    "kv_tokens_derived",
+)
+"""Figures of an entry that its row holds."""
+
+
 def is_log_collection(text: str) -> bool:
-    """Whether a text is a YAML list of start-up memory figures, by its first entry."""
-    first = re.split(r"\n- ", text[:HEAD_CHARS].lstrip(), maxsplit=1)[0]
-    return first.startswith("- id:") and all(f"\n  {key}:" in first for key in ("model", "engine", "layout", "metrics"))
+    """Whether a text is a YAML list of start-up memory figures, by the keys of its first entry in any order."""
+    return first_keys(text) >= {"id", "model", "engine", "layout", "metrics"}
 
 
 HEAD_CHARS = 4000
+
+
+def first_keys(text: str) -> frozenset[str]:
+    """The keys of the first entry of a YAML list of mappings, read from the start of its text; empty for other text."""
+    head = re.sub(r"\A(\s*(#[^\n]*)?\n|---[^\n]*\n)*", "", text[:HEAD_CHARS].lstrip("\ufeff"))
+    if not head.startswith("- "):
+        return frozenset()
+    first = re.split(r"\n- ", head, maxsplit=1)[0]
+    return frozenset(re.findall(r"^(?:- |  )([A-Za-z_]\w*):(?:\s|$)", first, re.MULTILINE))
 
 
 def log_row(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -20,7 +20,9 @@ from planner.catalog import catalog as open_catalog
 from planner.catalog.model_spec import ModelSpec, MoeFeedForward
 from planner.errors import InputError, PlannerError
 from planner.evidence.e2e_calibrate import shipped_coefficients
+from planner.evidence.memory_logs import first_keys
 from planner.evidence.published_state import Statement, Unstated, is_entry, names, state
+from planner.evidence.run_reading import KV_FORMATS
 from planner.evidence.run_terms import architecture_name, predict, reading_rules, run_terms
 from planner.evidence.runs import runs_from_rows
 from planner.hardware.curves import curves
@@ -36,7 +38,6 @@ from planner.scenario.safe_yaml import load_yaml
 from planner.units import MIB, MILLISECOND
 
 FILES = ("e2e_deepseek.yaml", "e2e_sglang.yaml", "e2e_vllm.yaml", "e2e_trtllm.yaml", "e2e_ascend.yaml")
-HEAD_CHARS = 4000
 MAX_YAML_BYTES = 4 * MIB
 
 
@@ -57,9 +58,8 @@ class Comparison:
 
 
 def is_published(text: str) -> bool:
-    """Whether a text is a YAML list of published points, by its first entry."""
-    head = text[:HEAD_CHARS]
-    return head.startswith("- id:") and "\n  phase:" in head and "\n  metrics:" in text
+    """Whether a text is a YAML list of published points, by the keys of its first entry in any order."""
+    return first_keys(text) >= {"id", "phase", "metrics"}
 
 
 def read_points(path: Path) -> list[Mapping[str, Any]]:
@@ -155,7 +155,7 @@ def _precision(s: Statement, spec: ModelSpec) -> PrecisionPlan:
     dense = dict.fromkeys(("attention", "dense_mlp", "shared_experts"), named(s.linear_precision))
     if s.linear_precision == "nvfp4" and _has_experts(spec):
         dense = dict(rules.nvfp4_moe_linear)
-    changes = {**dense, "kv": "fp8_tensor" if s.kv_fp8 else "bf16"}
+    changes = {**dense, "kv": KV_FORMATS.get(s.kv, "bf16")}
     if _has_experts(spec):
         changes["routed_experts"] = named(s.moe_precision)
     return plan.with_overrides(changes)
@@ -170,6 +170,7 @@ def _loop(s: Statement, spec: ModelSpec, catalog: Catalog) -> dict[str, float]:
         "bench": s.bench,
         "linear_precision": s.linear_precision,
         "moe_precision": s.moe_precision if _has_experts(spec) else "",
+        "kv_precision": s.kv,
         "input_tokens": s.input_tokens,
         "output_tokens": s.output_tokens,
         "concurrency": s.batch,
@@ -293,5 +294,15 @@ def main(folder: Path) -> str:
     return markdown({p.stem: validate_published(read_points(p), known) for p in paths})
 
 
+def command(arguments: Sequence[str]) -> int:
+    """Prints the table of the folder named first (default measured/published); 2 with one sentence on bad input."""
+    try:
+        print(main(Path(arguments[0] if arguments else "measured/published")))
+    except PlannerError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
 if __name__ == "__main__":
-    print(main(Path(sys.argv[1] if len(sys.argv) > 1 else "measured/published")))
+    sys.exit(command(sys.argv[1:]))

@@ -59,7 +59,8 @@ class Statement:
     engine: str
     linear_precision: str
     moe_precision: str
-    kv_fp8: bool
+    kv: str
+    """Format of the KV cache, fp8 or bf16; empty where the point does not say."""
     layout: Mapping[str, int]
     input_tokens: float
     output_tokens: float
@@ -134,7 +135,7 @@ def state(entry: Entry) -> Statement | Unstated:
         engine=engine["engine"],
         linear_precision=words["linear"],
         moe_precision=words["moe"],
-        kv_fp8=str(entry.get("kv_dtype", "")).startswith("fp8"),
+        kv=next((word for word in ("fp8", "bf16") if re.search(rf"\b{word}", str(entry.get("kv_dtype", "")))), ""),
         layout=layout,
         input_tokens=tokens_in,
         output_tokens=tokens_out,
@@ -168,6 +169,8 @@ def _reason(entry: Entry, phase: str, text: str, known: Mapping[str, Any]) -> st
         return "decode context parallelism: not part of the layouts"
     if phase == "agg" and _any(known["finite_words"], text):
         return "one wave of prompts: no steady state"
+    if phase == "agg" and _any(known["warm_up_words"], text):
+        return "a few prompts with the engine's warm-up among them, waiting in a queue that grew: no steady state"
     if entry.get("mtp") and not str(entry["mtp"]).startswith(NO_MTP):
         return "multi-token prediction: steps of several tokens are not part of the step time"
     gpu = str(entry.get("gpu"))

@@ -134,6 +134,17 @@ def unreadable(runs: Runs, row: int) -> str | None:
     return None
 
 
+KV_FORMATS = {"fp8": "fp8_tensor", "bf16": "bf16", "fp16": "bf16"}
+"""Words of the column kv_precision -> format of the KV cache."""
+
+
+def kv_of(recorded: str, by_rule: str) -> str:
+    """Format of a run's KV cache: as recorded, else ``by_rule``. Raises InputError for a word that is no format."""
+    if recorded and recorded.lower() not in KV_FORMATS:
+        raise InputError("kv_precision", recorded, f"{', '.join(KV_FORMATS)} or an empty cell")
+    return KV_FORMATS[recorded.lower()] if recorded else by_rule
+
+
 def precision_of(
     spec: ModelSpec, linear: str, moe: str, kv: str, rules: ReadingRules, model: str = ""
 ) -> PrecisionPlan:

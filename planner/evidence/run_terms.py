@@ -27,6 +27,7 @@ from planner.evidence.run_reading import (
     ReadingRules,
     architecture_name,
     known_spec,
+    kv_of,
     models_by_name,
     precision_of,
     reading_rules,
@@ -72,6 +73,19 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
+GROUPED = (
+    "model",
+    "gpu",
+    "engine",
+    "engine_version",
+    "linear_precision",
+    "moe_precision",
+    "serving",
+    "kv_precision",
+)
+"""Columns whose values the runs of a group share."""
+
+
 def run_terms(
     runs: Runs, catalog: Catalog, models: Mapping[str, ModelSpec] | None = None
 ) -> tuple[RunTerms, dict[int, str]]:
@@ -88,9 +102,8 @@ def run_terms(
         if reason:
             failures[row] = reason
             continue
-        keys = ("model", "gpu", "engine", "engine_version", "linear_precision", "moe_precision", "serving")
         bench = rules.bench_of(runs.text["bench"][row], runs["input_tokens"][row], runs["output_tokens"][row])
-        groups.setdefault((*(runs.text[k][row] for k in keys), bench), []).append(row)
+        groups.setdefault((*(runs.text[k][row] for k in GROUPED), bench), []).append(row)
     parts: list[RunTerms] = []
     for key, rows in groups.items():
         spec, engine, serving = known_spec(known, key[0]), key[2], key[6]
@@ -137,7 +150,7 @@ def _group_terms(
     known: Mapping[str, ModelSpec],
     rules: ReadingRules,
 ) -> RunTerms:
-    model, gpu, engine, version, linear, moe, serving, bench_name = key
+    model, gpu, engine, version, linear, moe, serving, kv, bench_name = key
     spec = known_spec(known, model)
     if spec is None:
         raise PlannerError(f"model {model} is not in the catalogue; give its specification with --models")
@@ -146,7 +159,8 @@ def _group_terms(
     accelerator = catalog.accelerator(gpu)
     here = device(accelerator)
     bench = rules.benches[bench_name]
-    precision = precision_of(spec, linear, moe, bench.kv_format(linear, moe, engine, accelerator.arch), rules, model)
+    kv = kv_of(kv, bench.kv_format(linear, moe, engine, accelerator.arch))
+    precision = precision_of(spec, linear, moe, kv, rules, model)
     ctx = StepContext(
         program=program(spec),
         precision=precision,

@@ -31,6 +31,7 @@ TEXT = (
     "serving",
     "linear_precision",
     "moe_precision",
+    "kv_precision",
     "speculative",
 )
 SERVING = ("agg", "disagg")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from planner.catalog import catalog
 from planner.cli import run
@@ -63,3 +64,33 @@ def test_the_command_reads_the_collection(capsys: pytest.CaptureFixture[str]) ->
     assert {g["value"] for g in document["groups"]} == {"vllm", "sglang"}
     assert run(["validate", str(path)]) == 0
     assert "engine: got 'ktransformers'" in capsys.readouterr().out
+
+
+GOOD = {
+    "id": "a",
+    "model": "meta-llama/Llama-3.1-8B-Instruct",
+    "engine": "vLLM",
+    "layout": {"tp": 1},
+    "metrics": {"model_load_GiB_per_gpu": 14.99},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"layout": "TP8"}, "layout: got 'TP8'"),
+        ({"metrics": None}, "metrics: got None"),
+        ({"metrics": {"available_kv_GiB_per_gpu": "lots"}}, "metrics.available_kv_GiB_per_gpu: got 'lots'"),
+    ],
+)
+def test_a_cell_that_means_nothing_costs_its_entry_with_the_reason(change: dict, reason: str) -> None:
+    report = validate_logs([GOOD, GOOD | change], catalog())
+    assert (report["rows"], report["predicted"]) == (2, 1)
+    assert [r for r in report["failed"] if r.startswith(reason)]
+
+
+@pytest.mark.parametrize("start", ["", "# my logs\n", "---\n"])
+def test_keys_of_an_entry_count_in_any_order(tmp_path: Path, start: str) -> None:
+    path = tmp_path / "logs.yaml"
+    path.write_text(start + yaml.safe_dump([GOOD], sort_keys=True))
+    assert kind_of(path) == "memory_logs"

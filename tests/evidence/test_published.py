@@ -9,7 +9,15 @@ import pytest
 
 from planner.catalog import Catalog
 from planner.errors import InputError
-from planner.evidence.published import FILES, compare_points, is_published, main, read_points, validate_published
+from planner.evidence.published import (
+    FILES,
+    command,
+    compare_points,
+    is_published,
+    main,
+    read_points,
+    validate_published,
+)
 from planner.evidence.published_state import Statement, Unstated, state
 
 FOLDER = Path(__file__).resolve().parents[2] / "measured" / "published"
@@ -150,3 +158,26 @@ def test_every_point_with_a_layout_is_predicted_or_says_why_not(cat: Catalog) ->
         found, left = compare_points(points, cat)
         assert {c.id for c in found} | {u.id for u in left} == {p["id"] for p in points}
         assert all(u.reason for u in left)
+
+
+def test_a_folder_without_points_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert command([str(tmp_path / "none")]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("folder: got")
+    assert told.err.count("\n") == 1
+
+
+def test_a_narrow_cache_is_predicted_as_one(cat: Catalog) -> None:
+    points = {p["id"]: p for p in read_points(FOLDER / "e2e_vllm.yaml")}
+    pair = [points["vllm_fp8kv_Llama-3.1-8B_bf1"], points["vllm_fp8kv_Llama-3.1-8B_fp8"]]
+    found, _ = compare_points(pair, cat)
+    wide, narrow = (c.predicted for c in found if c.figure == "output_tok_per_s")
+    assert 1.02 < narrow / wide < 1.4
+
+
+def test_a_queue_that_grew_is_not_a_steady_loop(cat: Catalog) -> None:
+    point = next(p for p in read_points(FOLDER / "e2e_vllm.yaml") if p["id"] == "recipes_k2_h800_tp8pp2")
+    found, (left,) = compare_points([point], cat)
+    assert not found
+    assert "warm-up" in left.reason
+    assert "steady" in left.reason
