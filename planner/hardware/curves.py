@@ -47,8 +47,8 @@ class Curve:
     from_accelerator: str
     extrapolated: bool
     beyond_runs: bool
-    """Stands in from another accelerator, data type or peak. Another engine's kernels on the same accelerator are part
-    of what end-to-end residuals show; these are not."""
+    """Stands in from another accelerator, data type or peak, or for measurements of the engine's own that the fit left
+    out. Another engine's kernels on the same accelerator are part of what end-to-end residuals show; these are not."""
     points: int
     median_ape: float
     p90_ape: float
@@ -109,8 +109,17 @@ class CurveSet:
                     notes.append(why_accelerator)
                     factor *= accelerator_factor
                 if engine != self.engine and "engines" not in rules["classes"][op]:
-                    notes.append(f"{self.engine} was not measured here: curve of {engine}")
+                    reason = _left_out_of(str(self._directory / f"{accelerator}.yaml")).get(
+                        (op, self.engine, candidate["curve"]), ""
+                    )
                     factor *= float(rules["engine_spread_factor"])
+                    if reason:
+                        # The engine's own kernel may be as slow as measured: no run shows how far the stand-in is off.
+                        notes.append(f"{self.engine} was measured here but left out ({reason}): curve of {engine}")
+                        factor *= float(rules["left_out_spread_factor"])
+                        beyond = True
+                    else:
+                        notes.append(f"{self.engine} was not measured here: curve of {engine}")
                 if candidate.get("why"):
                     notes.append(str(candidate["why"]))
                     factor *= float(candidate["spread_factor"])
@@ -236,3 +245,11 @@ def _curves_of(path: str) -> Mapping[tuple[str, str, str], Mapping[str, Any]]:
     if not Path(path).exists():
         return {}
     return {(e["op"], e["engine"], e["dtype"]): e for e in _read(path)["curves"]}
+
+
+@lru_cache(maxsize=64)
+def _left_out_of(path: str) -> Mapping[tuple[str, str, str], str]:
+    """(op, engine, dtype) → why measurements of one accelerator were left out of the fit; empty where none were."""
+    if not Path(path).exists():
+        return {}
+    return {(e["op"], e["engine"], e["dtype"]): str(e["reason"]) for e in _read(path).get("left_out", ())}

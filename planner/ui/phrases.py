@@ -197,6 +197,8 @@ SENTENCES = (
     N_("{op} was not measured on {gpu}: curve of {gpu2} on its own peaks ({why})"),
     N_("{op} was not measured on {gpu}: curve of {gpu2} on its own peaks"),
     N_("{op} was not measured here: curve of {op2}"),
+    N_("{op} was measured here but left out ({why}): curve of {op2}"),
+    N_("over {x} times the time of this engine's 16-bit kernel on the same rows"),
     N_("not measured on {gpu}: curve of {gpu2} on its own peaks ({why})"),
     N_("not measured on {gpu}: curve of {gpu2} on its own peaks"),
     N_("not measured here: curve of {op2}"),

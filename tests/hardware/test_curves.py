@@ -170,3 +170,16 @@ def test_a_board_with_4_bit_tensor_cores_borrows_a_4_bit_curve(cat: Catalog) -> 
     assert (wide.dtype, wide.from_accelerator) == ("bf16", "l40s")
     # Where the device computes in 16 bits anyway, the nearer neighbour with 16-bit math stays.
     assert curves(device(cat.accelerator("a10")), "vllm").get("gemm", "fp8").from_accelerator == "a100-80g-sxm"
+
+
+@pytest.mark.parametrize("accelerator", ["h100-sxm", "h200-sxm"])
+def test_measurements_that_were_left_out_are_told_and_widen(cat: Catalog, accelerator: str) -> None:
+    curve = get(cat, accelerator, "vllm", "moe", "fp8")
+    own = get(cat, accelerator, curve.engine, "moe", "fp8")
+    assert curve.engine != "vllm"
+    assert "vllm was measured here but left out (over 1.5 times" in curve.note
+    assert "not measured" not in curve.note
+    assert curve.beyond_runs
+    assert not own.beyond_runs
+    rules = fallback_rules()
+    assert curve.spread == pytest.approx(own.spread * rules["engine_spread_factor"] * rules["left_out_spread_factor"])
