@@ -26,7 +26,10 @@ app.callback(invoke_without_command=True)(profile_command)
 
 MeasuredArgument = Annotated[Path, typer.Argument(help="Folder of measured profiles, as measured/ of the project.")]
 OutFolderOption = Annotated[
-    Path | None, typer.Option("--out", help="Folder to write the coefficients to; absent only prints the residuals.")
+    Path | None,
+    typer.Option(
+        "--out", help="Folder to write the coefficients to (made if it is not there); absent only prints the residuals."
+    ),
 ]
 MEASURED = Path("measured")
 
@@ -173,11 +176,15 @@ def _percent(value: float | None) -> str:
 @contextmanager
 def _staged(out: Path | None) -> Iterator[Path]:
     """A scratch folder whose files move to ``out`` at the end, each whole; without ``out`` they are dropped."""
-    if out is not None and not out.is_dir():
-        raise InputError("--out", str(out), "a folder that exists")
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError("--out", str(out), "a folder, there or to be made")
     with tempfile.TemporaryDirectory(prefix="planner-calibrate-") as name:
         yield Path(name)
         if out is not None:
+            try:
+                out.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError("--out", str(out), f"a folder that can be made ({error.strerror})") from None
             for path in sorted(Path(name).iterdir()):
                 write_bytes(out / path.name, path.read_bytes())
             log(f"coefficients written to {out}")

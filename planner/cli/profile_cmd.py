@@ -45,8 +45,9 @@ def profile_command(
 ) -> int:
     """Learn from your own runs, or fit the shipped coefficients anew (with a part below).
 
-    With --profile: an overlay that shifts the prediction of the deployment it was measured on, narrows its interval and
-    leaves everything else alone. Use it with --catalog FOLDER, or put the file into profiles/ of your catalogue.
+    With --profile: an overlay that shifts the prediction of the deployment it was measured on, gives it the interval
+    that your runs show (narrower where they agree, wider where they scatter) and leaves everything else alone. Use it
+    with --catalog FOLDER, or put the file into profiles/ of your catalogue.
     """
     from planner.evidence.importers.to_runs import Given
 
@@ -78,6 +79,7 @@ def _learn(files: list[Path], out: Path | None, name: str, given: Any, catalog: 
     from planner.catalog import catalog as open_catalog
     from planner.evidence.importers import read_results
     from planner.evidence.importers.to_runs import to_runs
+    from planner.evidence.profile_check import check_shifts
     from planner.evidence.profile_overlay import fit_overlay, overlay_document
     from planner.scenario.safe_yaml import dump_yaml
 
@@ -94,6 +96,8 @@ def _learn(files: list[Path], out: Path | None, name: str, given: Any, catalog: 
         source=", ".join(file.name for file in imported),
         date=date.today().isoformat(),
     )
+    for note in check_shifts(overlay):
+        log(note)
     document = overlay_document(overlay)
     for reason in filter(None, converted.reasons):
         left_out[reason] = left_out.get(reason, 0) + 1

@@ -1,4 +1,5 @@
-"""A user's own runs as an overlay: they shift the prediction of their deployment and narrow its interval.
+"""A user's own runs as an overlay: they shift the prediction of their deployment and set its interval, narrower where
+they agree and wider where they scatter more than the runs of its distance class.
 
 Model: a deployment (architecture x accelerator x engine) has one factor on each metric, log-normal around the distance
 class's median with the variance that deployments do not share; its runs scatter around that with the rest of the

@@ -27,5 +27,11 @@ def test_memory_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_bad_folders_are_named(part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calibrate", part, str(tmp_path)]) == 2
     assert "MEASURED: got" in capsys.readouterr().err
-    assert run(["calibrate", part, str(MEASURED), "--out", str(tmp_path / "none")]) == 2
+    (tmp_path / "file").write_text("")
+    assert run(["calibrate", part, str(MEASURED), "--out", str(tmp_path / "file")]) == 2
     assert "--out: got" in capsys.readouterr().err
+
+
+def test_a_folder_to_write_to_is_made(tmp_path: Path) -> None:
+    assert run(["calibrate", "memory", str(MEASURED), "--out", str(tmp_path / "new" / "one")]) == 0
+    assert (tmp_path / "new" / "one" / "vllm.yaml").is_file()

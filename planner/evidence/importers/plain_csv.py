@@ -66,6 +66,7 @@ def _record(r: dict[str, str], where: str, serving: str) -> BenchRecord:
         engine_version=text(r.get("engine_version")),
         precision=text(r.get("linear_precision")) or text(r.get("precision")),
         moe_precision=text(r.get("moe_precision")),
+        kv_precision=text(r.get("kv_precision")),
         bench=text(r.get("bench")),
         serving=serving,
         layout={n: v for n, v in shape.items() if v is not None},

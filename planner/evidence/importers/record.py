@@ -51,6 +51,8 @@ class BenchRecord:
     precision: str | None = None
     moe_precision: str | None = None
     """Of the experts, where it is stated apart from the other weights'."""
+    kv_precision: str | None = None
+    """Of the KV cache, fp8 or bf16, where a table says so."""
     bench: str | None = None
     """Kind of benchmark, as measured/e2e_runs.csv names it, where a table says so."""
     serving: str = "agg"

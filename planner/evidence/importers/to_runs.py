@@ -146,6 +146,8 @@ def _row(
         notes["speculative decoding taken as off: the file does not say"] = None
     model = text["model"]
     word = precision_word(given.precision or r.precision, model)
+    if not word and not r.moe_precision:
+        notes["precision taken as the checkpoint's: the file does not say (--precision)"] = None
     moe = moes.get(architecture_name(model), False) if model else False
     seconds = {m: r.seconds(m) for m in ("ttft", "tpot")}
     speed = _speed(r)
@@ -163,6 +165,7 @@ def _row(
         "bench": r.bench or "user",
         "serving": r.serving if not given.layout() else "agg",
         **_precisions(r, given, word, moe),
+        "kv_precision": r.kv_precision,
         "speculative": speculative if speculative == "none" else "unknown",
         "input_tokens": r.input_tokens,
         "output_tokens": r.output_tokens,
