@@ -75,8 +75,11 @@ def _streamed(r: BenchRecord) -> BenchRecord:
     ttft, e2e = r.seconds("ttft"), r.seconds("e2e")
     tokens = r.output_tokens
     same = ttft is not None and e2e is not None and e2e > 0 and ttft >= SAME * e2e and (tokens or 2.0) > 1.5
-    if (r.streaming is False and "ttft" in r.latency) or same:
-        why = "responses were not streamed" if r.streaming is False else "TTFT equals the request time"
+    between = [r.seconds(m) for m in ("tpot", "itl") if m in r.latency]
+    none = bool(ttft) and bool(between) and all(s == 0.0 for s in between) and (tokens or 2.0) > 1.5
+    if (r.streaming is False and "ttft" in r.latency) or same or none:
+        why = "TTFT equals the request time" if same else "the time between tokens is 0 in a run of several tokens"
+        why = "responses were not streamed" if r.streaming is False else why
         return r.without("ttft", "tpot", "itl").warn(f"{why}: its TTFT and time per token say nothing and are left out")
     return r
 
@@ -85,6 +88,13 @@ def _zeros(r: BenchRecord) -> BenchRecord:
     """A latency of exactly 0 beside others is one that was not measured."""
     zero = [m for m in METRICS if m in r.latency and r.seconds(m) == 0.0]
     return r.without(*zero).warn(f"{', '.join(zero)} of 0 left out: not measured") if zero else r
+
+
+def _averages(r: BenchRecord) -> BenchRecord:
+    """A mean that is missing beside its median: the median stands for it, which a tail makes too small."""
+    bare = [m for m in ("ttft", "tpot") if (found := r.latency.get(m)) is not None and found.mean_s is None]
+    bare = [m for m in bare if r.seconds(m) is not None]
+    return r.warn(f"mean {' and '.join(bare)} not stated: the median is compared in its place") if bare else r
 
 
 def _inflated(r: BenchRecord) -> BenchRecord:
@@ -158,6 +168,7 @@ CHECKS: tuple[Callable[[BenchRecord], BenchRecord], ...] = (
     _units,
     _streamed,
     _zeros,
+    _averages,
     _inflated,
     _token_times,
     _load,

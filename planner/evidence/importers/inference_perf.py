@@ -7,7 +7,9 @@ the load generator's own configuration.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from planner.evidence.importers.document import Document
@@ -42,9 +44,24 @@ def _report(r: Mapping[str, Any]) -> bool:
 def read(document: Document) -> list[BenchRecord]:
     """One record a document."""
     return [
-        (_from_lifecycle if _lifecycle(r) else _from_report)(r, f"record {i}")
+        _from_lifecycle(r, f"record {i}") if _lifecycle(r) else _split(_from_report(r, f"record {i}"), r, document.name)
         for i, r in enumerate(document.records, start=1)
     ]
+
+
+def _split(record: BenchRecord, r: Mapping[str, Any], name: str) -> BenchRecord:
+    """The record as one of prefill and decode workers where its hosts say so, or else where it was named so."""
+    scenario = mapping(r["scenario"])
+    kinds = mapping(scenario.get("host")).get("type")
+    roles = {str(k).lower() for k in kinds} if isinstance(kinds, list) else {str(kinds).lower()}
+    if roles & {"prefill", "decode"}:
+        return replace(record, serving="disagg")
+    storage = mapping(mapping(mapping(mapping(scenario.get("load")).get("args")).get("storage")).get("local_storage"))
+    for named in (name, str(storage.get("path") or "")):
+        if "pd" in re.split(r"[^a-z0-9]+", named.lower()):
+            told = f"{named!r} names prefill and decode workers (pd): taken as two pools, which the file does not list"
+            return replace(record, serving="disagg").warn(told)
+    return record
 
 
 def _from_lifecycle(r: Mapping[str, Any], where: str) -> BenchRecord:

@@ -133,6 +133,10 @@ def _row(
         elif getattr(r, name) not in (None, value):
             notes[f"{name} {value} in place of the file's {getattr(r, name)}"] = None
     layout = given.layout() or dict(r.layout)
+    if r.serving == "disagg" and given.layout():
+        raise InputError(
+            "layout", "--tp, --ep ...", "a CSV with both pools: prefill and decode have workers of their own"
+        )
     if not layout:
         missing["layout"] = "--tp, --pp, --attention-dp, --ep" if r.serving == "agg" else "a CSV with both pools"
     flight, note = _flight(r, given)
@@ -153,9 +157,9 @@ def _row(
     speed = _speed(r)
     if speed:
         notes["throughput of a whole run holds its start and end, when fewer requests were in flight"] = None
-    if not r.closed_loop and r.rate_rps is not None and given.concurrency is None:
+    if not r.closed_loop and given.concurrency is None:
         seconds["ttft"] = None
-        notes["requests came at a rate: TTFT is not compared with that of a closed loop"] = None
+        notes[f"{_arrival(r.rate_rps)}: TTFT is not compared with that of a closed loop"] = None
     return {
         "run_id": r.where,
         "model": model,
@@ -163,7 +167,7 @@ def _row(
         "engine": text["engine"],
         "engine_version": given.engine_version or r.engine_version,
         "bench": r.bench or "user",
-        "serving": r.serving if not given.layout() else "agg",
+        "serving": r.serving,
         **_precisions(r, given, word, moe),
         "kv_precision": r.kv_precision,
         "speculative": speculative if speculative == "none" else "unknown",
@@ -174,6 +178,13 @@ def _row(
         **{f"{m}_ms": None if s is None else s / MILLISECOND for m, s in seconds.items()},
         "output_tokens_per_s": speed,
     }
+
+
+def _arrival(rate_rps: float | None) -> str:
+    """How the requests of a run came that no number in flight bounded."""
+    if rate_rps is None:
+        return "the file does not say how many requests were kept in flight"
+    return "all requests came at once" if rate_rps == float("inf") else "requests came at a rate"
 
 
 def _speed(r: BenchRecord) -> float | None:

@@ -131,3 +131,26 @@ def test_a_sound_report_is_left_alone(scale: float) -> None:
     record = vllm(**times, request_throughput=1.6 / scale, output_throughput=800.0 / scale)
     assert record.warnings == ()
     assert record.seconds("tpot") == pytest.approx(0.0195 * scale)
+
+
+def test_a_vllm_run_that_was_not_streamed_has_no_times_of_tokens() -> None:
+    record = vllm(
+        mean_ttft_ms=9000.0,
+        median_ttft_ms=9000.0,
+        p99_ttft_ms=9900.0,
+        mean_tpot_ms=0.0,
+        mean_itl_ms=0.0,
+        median_tpot_ms=0.0,
+        p99_tpot_ms=0.0,
+    )
+    assert not record.latency
+    assert any("time between tokens is 0" in w for w in record.warnings)
+    assert record.output_tokens_per_s == 800.0
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_median_in_place_of_a_mean_is_told(missing: float | None) -> None:
+    record = vllm(mean_ttft_ms=missing)
+    assert record.seconds("ttft") == pytest.approx(0.18)
+    assert any("mean ttft not stated: the median" in w for w in record.warnings)
+    assert not any("median" in w for w in vllm().warnings)

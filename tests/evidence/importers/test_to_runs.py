@@ -143,3 +143,23 @@ def test_real_files_load(shared: Path, start: str) -> None:
 def test_no_file_of_the_collection_is_left_out(shared: Path) -> None:
     names = [p.name for p in (shared / "cases" / "bench").iterdir()]
     assert all(any(n.startswith(start) for start in REAL) for n in names)
+
+
+def test_ttft_is_compared_only_where_requests_were_kept_in_flight(cat: Catalog) -> None:
+    given = Given(model="openai/gpt-oss-120b", gpu="h200", engine="vllm", tp=1)
+    converted = to_runs(results_of(samples.text(samples.INFERENCE_PERF)).records, given, cat)
+    assert np.isnan(converted.runs["ttft_ms"][0])
+    assert any("does not say how many requests were kept in flight" in note for note in converted.assumptions)
+    at_once = samples.VLLM | {"max_concurrency": None, "request_rate": "inf"}
+    converted = to_runs(results_of(samples.text(at_once)).records, given, cat)
+    assert np.isnan(converted.runs["ttft_ms"][0])
+    assert any(note.startswith("all requests came at once") for note in converted.assumptions)
+
+
+def test_one_worker_cannot_stand_for_two_pools(cat: Catalog, shared: Path) -> None:
+    (path,) = (shared / "cases" / "bench").glob("llmd_benchmark_report_pd_*.yaml")
+    imported = read_results(path)
+    converted = to_runs(imported.records, Given(gpu="h200", tp=1), cat)
+    assert len(converted.runs) == 0
+    assert "both pools" in converted.reasons[0]
+    assert any("two pools" in w for w in imported.records[0].warnings)
