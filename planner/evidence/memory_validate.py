@@ -17,6 +17,7 @@ from planner.errors import InputError, PlannerError
 from planner.evidence.memory_models import Resolved, resolve_model, run_precision
 from planner.evidence.memory_table import number, ranks, setting
 from planner.evidence.memory_worst import worst_rows
+from planner.evidence.run_reading import MODELS_HINT
 from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
 from planner.layout.legality import require_possible
@@ -40,7 +41,7 @@ MEMORY_WORDS = ("oom", "no kv room", "exceeds", "out of memory")
 FOREIGN_WORDS = ("another process",)
 """Failures of memory that another process held: not the budget's to predict."""
 
-UNKNOWN_MODEL = "model not in the catalogue; give its specification with --models"
+UNKNOWN_MODEL = f"model not in the catalogue; {MODELS_HINT}"
 
 
 @dataclass

@@ -22,7 +22,7 @@ from planner.errors import InputError, PlannerError
 from planner.evidence.e2e_calibrate import shipped_coefficients
 from planner.evidence.memory_logs import first_keys
 from planner.evidence.published_state import Statement, Unstated, is_entry, names, state
-from planner.evidence.run_reading import KV_FORMATS
+from planner.evidence.run_reading import KV_FORMATS, MODELS_HINT
 from planner.evidence.run_terms import architecture_name, predict, reading_rules, run_terms
 from planner.evidence.runs import runs_from_rows
 from planner.hardware.curves import curves
@@ -82,7 +82,7 @@ def compare_points(entries: Sequence[Mapping[str, Any]], catalog: Catalog) -> tu
             continue
         spec = specs.get(architecture_name(statement.model))
         if spec is None:
-            left.append(Unstated(statement.id, "model not in the catalogue"))
+            left.append(Unstated(statement.id, f"model not in the catalogue; {MODELS_HINT}"))
             continue
         statement = _filled(statement, spec)
         try:

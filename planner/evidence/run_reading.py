@@ -18,6 +18,8 @@ from planner.errors import InputError
 from planner.evidence.runs import LOAD, SERVING, Runs
 from planner.model.precision import PrecisionPlan
 
+MODELS_HINT = "give its specification with --models FOLDER (specification YAML or config.json files)"
+
 
 @dataclass(frozen=True)
 class BenchRules:
@@ -96,6 +98,10 @@ _VARIANT = re.compile(
 )
 
 
+_VERSION = re.compile(r"\d+\.\d+|\b(dev|nightly|main)\b")
+"""A release, or the word for a build between releases."""
+
+
 def architecture_name(model: str) -> str:
     """A Hugging Face id without its owner and the suffixes that keep the architecture: tuning, format, date."""
     name = model.split("/")[-1].lower()
@@ -123,6 +129,8 @@ def unreadable(runs: Runs, row: int) -> str | None:
         return f"serving: got {serving!r}; {' or '.join(SERVING)}"
     if problem := runs.problem(row):
         return problem
+    if (version := runs.text["engine_version"][row]) and not _VERSION.search(version):
+        return f"engine_version: got {version!r}; a version such as 0.11.0, or an empty cell"
     for name in LOAD:
         if not runs[name][row] > 0:
             return f"{name} is missing"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from planner.catalog.loader import Catalog
 from planner.catalog.model_spec import ModelSpec
 from planner.catalog.scheduler_spec import SchedulerSpec, scheduler_spec
-from planner.errors import PlannerError, UnknownNameError
+from planner.errors import PlannerError
+from planner.evidence.importers.names import unknown_gpu
 from planner.evidence.intervals import curve_spread
 from planner.evidence.run_layouts import impossible_layouts, run_layouts
 from planner.evidence.run_predict import (
@@ -24,6 +25,7 @@ from planner.evidence.run_predict import (
     predict,
 )
 from planner.evidence.run_reading import (
+    MODELS_HINT,
     ReadingRules,
     architecture_name,
     known_spec,
@@ -153,9 +155,9 @@ def _group_terms(
     model, gpu, engine, version, linear, moe, serving, kv, bench_name = key
     spec = known_spec(known, model)
     if spec is None:
-        raise PlannerError(f"model {model} is not in the catalogue; give its specification with --models")
+        raise PlannerError(f"model {model} is not in the catalogue; {MODELS_HINT}")
     if gpu not in catalog.accelerator_ids():
-        raise UnknownNameError("gpu", gpu, catalog.accelerator_ids())
+        raise unknown_gpu(gpu, catalog.accelerator_ids())
     accelerator = catalog.accelerator(gpu)
     here = device(accelerator)
     bench = rules.benches[bench_name]

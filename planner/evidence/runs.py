@@ -129,6 +129,7 @@ def runs_from_rows(rows: Sequence[Mapping[str, str | float | None]]) -> Runs:
         if empty := text[name].count(""):
             assumptions.append(f"{name} taken as {usual} in {empty} of {len(rows)} rows that do not say")
             text[name] = [given or usual for given in text[name]]
+    text["gpu"] = [name.lower() for name in text["gpu"]]
     problems: dict[int, dict[str, str]] = {}
     numbers = {name: np.full(len(rows), np.nan) for name in NUMBERS}
     for i, row in enumerate(rows):
@@ -139,6 +140,14 @@ def runs_from_rows(rows: Sequence[Mapping[str, str | float | None]]) -> Runs:
             numbers[name][i] = value
             if problem:
                 problems.setdefault(i, {})[name] = problem
+    for name in MEASURED:
+        if words := sum(_text(row.get(name)).lower() == "nan" for row in rows):
+            assumptions.append(f"{name}: nan in {words} of {len(rows)} rows, read as not measured")
+    alone = (numbers["output_tokens"] <= 1.0) & np.isfinite(numbers["tpot_ms"])
+    if alone.any():
+        numbers["tpot_ms"][alone] = np.nan
+        told = f"tpot_ms left out in {alone.sum()} of {len(rows)} rows"
+        assumptions.append(f"{told}: with one output token there is no time per token after the first")
     return Runs(text, numbers, problems, tuple(assumptions))
 
 

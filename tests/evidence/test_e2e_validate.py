@@ -200,3 +200,47 @@ def test_throughput_follows_from_both_times_and_is_scored_where_measured(cat: Ca
     assert metric["points"] == 1
     assert metric["bias"] == pytest.approx(measured["predicted_output_tokens_per_s"] / 900 - 1)
     assert bad["reason"].startswith("output_tokens_per_s: got 'many'")
+
+
+def test_what_is_left_out_of_the_errors_is_said(cat: Catalog) -> None:
+    report = _report(cat, {}, {"speculative": "mtp"}, {"tpot_ms": "nan"}, {"output_tokens": "1"})
+    (told,) = report["warnings"]
+    assert told.startswith("speculative decoding mtp")
+    assert report["metrics"]["tpot_ms"]["points"] == 1
+    assert any(a.startswith("tpot_ms: nan in 1 of 4 rows") for a in report["assumptions"])
+    assert any("one output token" in a for a in report["assumptions"])
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(1e-3, "seconds"), (1e3, "microseconds"), (0.2, ""), (5.0, "")])
+def test_another_unit_is_suspected_aloud_and_slow_runs_are_not(cat: Catalog, scale: float, unit: str) -> None:
+    row = {"ttft_ms": str(126 * scale), "tpot_ms": str(10.9 * scale)}
+    found = list(_report(cat, row, row)["warnings"])
+    assert len(found) == (2 if unit else 0)
+    assert all(f"as if {unit} stood in a column of milliseconds" in f for f in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"engine_version": "banana"}, "engine_version: got 'banana'"),
+        ({"gpu": "NVIDIA H100 80GB HBM3"}, "did you mean h100-sxm?"),
+        ({"model": "nobody/Nothing"}, "--models FOLDER"),
+        ({"kv_precision": "fp3"}, "kv_precision: got 'fp3'"),
+    ],
+)
+def test_words_that_mean_nothing_cost_their_row(cat: Catalog, change: dict[str, str], reason: str) -> None:
+    report = _report(cat, {}, change)
+    assert report["predicted"] == 1
+    assert reason in next(iter(report["failed"]))
+
+
+def test_names_of_accelerators_may_have_capitals_and_bands_are_in_order(cat: Catalog) -> None:
+    report = _report(cat, {"concurrency": "300"}, {"gpu": "H200-SXM", "concurrency": "2"}, {"concurrency": "30"})
+    assert report["predicted"] == 3
+    bands = [g["value"] for g in report["groups"] if g["group"] == "concurrency"]
+    assert bands == ["2 to 4", "17 to 64", "257 to 1024"]
+
+
+def test_a_cache_in_8_bits_is_read_from_its_column(cat: Catalog) -> None:
+    rows = _report(cat, *({"kv_precision": kv, "input_tokens": "60000"} for kv in ("bf16", "fp8")))["predictions"]
+    assert rows[1]["predicted_tpot_ms"] < 0.99 * rows[0]["predicted_tpot_ms"]

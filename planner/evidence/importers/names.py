@@ -69,3 +69,11 @@ def precision_word(given: str | None, model: str | None) -> str:
         return PRECISIONS[word]
     match = _SUFFIX.search((model or "").rsplit("/", 1)[-1])
     return PRECISIONS[match[1].lower()] if match else ""
+
+
+def unknown_gpu(name: str, ids: list[str]) -> InputError:
+    """The error for a name that is no id, with the accelerator that it seems to mean."""
+    try:
+        return InputError("gpu", name, f"did you mean {gpu_id(name, ids)}?")
+    except InputError as error:
+        return error

@@ -22,14 +22,15 @@ def validate_results(imported: ImportedFile, given: Given, catalog: Catalog) -> 
         "rows": len(imported.records),
         "failed": dict(report["failed"]) | dict(left_out.most_common()),
         "format": imported.format,
-        "warnings": dict(Counter(w for r in imported.records for w in r.warnings).most_common()),
-        "assumptions": list(converted.assumptions),
+        "warnings": dict(Counter(w for r in imported.records for w in r.warnings).most_common()) | report["warnings"],
+        "assumptions": list(dict.fromkeys((*converted.assumptions, *report["assumptions"]))),
         "predictions": _predictions(imported, converted, report["predictions"]),
     }
 
 
 def _nothing() -> dict[str, Any]:
-    return {"kind": "e2e", "predicted": 0, "failed": {}, "metrics": {}, "groups": [], "worst": [], "predictions": []}
+    lists: dict[str, list[Any]] = {name: [] for name in ("assumptions", "groups", "worst", "predictions")}
+    return {"kind": "e2e", "predicted": 0, "failed": {}, "warnings": {}, "metrics": {}, **lists}
 
 
 def _predictions(imported: ImportedFile, converted: Converted, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
