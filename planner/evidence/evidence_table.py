@@ -149,7 +149,7 @@ def _memory_cells(row: RowPrediction) -> dict[str, str]:
 def _memory_row(row: Mapping[str, str]) -> RowPrediction:
     out = RowPrediction(row["run_id"], row["model"], row["engine_version"] or None, row["layout"], row["kind"])
     for side in ("measured", "predicted"):
-        found = {m: row[f"{side}_{m}"] for m in MEMORY_METRICS}
+        found = {m: row.get(f"{side}_{m}", "") for m in MEMORY_METRICS}
         getattr(out, side).update({m: float(v) for m, v in found.items() if v})
     out.fits = None if not row["fits"] else row["fits"] == "true"
     out.failed, out.memory_failure = row["failed"] == "true", row["memory_failure"] == "true"

@@ -121,6 +121,7 @@ READ_METRICS = (
     "model_load_GB_per_gpu",
     "peak_activation_GiB",
     "non_torch_GiB",
+    "cuda_graph_GiB",
     "kv_bytes_per_token_per_gpu_derived",
     "kv_tokens",
     "kv_tokens_derived",
@@ -171,6 +172,7 @@ def log_row(entry: Mapping[str, Any]) -> dict[str, str]:
         "weights_gib": metrics.get("model_load_GiB_per_gpu", metrics.get("model_load_GB_per_gpu")),
         "peak_activation_gib": metrics.get("peak_activation_GiB"),
         "non_torch_gib": metrics.get("non_torch_GiB"),
+        "cuda_graph_gib": metrics.get("cuda_graph_GiB"),
         "kv_bytes_per_token": metrics.get("kv_bytes_per_token_per_gpu_derived"),
     }
     if share is not None and total is not None:

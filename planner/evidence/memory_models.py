@@ -95,7 +95,7 @@ def run_precision(resolved: Resolved, row: Mapping[str, str]) -> PrecisionPlan:
         if option not in _OPTION_FORMATS:
             raise InputError("quantization", option, f"a format that is modelled: {', '.join(_OPTION_FORMATS)}")
         overrides = dict.fromkeys(LINEAR_CLASSES, _OPTION_FORMATS[option])
-    if row.get("dtype") == "float32":
+    if (row.get("dtype") or "").strip().lower() in ("float32", "fp32", "float"):
         # The cache follows the model's type; fp32 is not a cache format one can ask for, hence past the check.
         plan = replace(plan.with_overrides({"default": "fp32", "activations": "fp32"}), kv="fp32")
     kv = (row.get("kv_cache_dtype") or "auto").strip().lower()

@@ -15,6 +15,13 @@ COLUMNS = ("model", "gpu", "weights_gib", "available_kv_gib", "kv_cache_tokens")
 MOST = 1e12
 """Beyond it a number is a slip or another unit."""
 SHARES = frozenset({"gpu_memory_utilization"})
+TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
+WORDS = {
+    "failed": (*TRUE, *FALSE),
+    "enforce_eager": (*TRUE, *FALSE),
+    "dtype": ("auto", "bfloat16", "bf16", "float16", "fp16", "half", "float32", "fp32", "float"),
+}
+"""Columns of words -> what they may say, beside an empty cell."""
 UNSTATED_MEMORY = ("gpu_mem_gib", "inf")
 """Cell of a run whose memory is not stated: only what does not depend on it is compared."""
 
@@ -33,6 +40,14 @@ def read_rows(path: Path | str) -> list[dict[str, str]]:
             return list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError("file", str(path), f"a CSV file: {error}") from None
+
+
+def check_words(row: Mapping[str, str]) -> None:
+    """Raises InputError for a cell of :data:`WORDS` that says something else."""
+    for name, allowed in WORDS.items():
+        given = (row.get(name) or "").strip()
+        if given and given.lower() not in allowed:
+            raise InputError(name, given, f"{', '.join(allowed)} or an empty cell")
 
 
 def number(row: Mapping[str, str], key: str) -> float | None:

@@ -15,7 +15,7 @@ from planner.catalog.scheduler_spec import SchedulerSpec
 from planner.catalog.validation import validate
 from planner.errors import InputError, PlannerError
 from planner.evidence.memory_models import Resolved, resolve_model, run_precision
-from planner.evidence.memory_table import number, ranks, setting
+from planner.evidence.memory_table import TRUE, check_words, number, ranks, setting
 from planner.evidence.memory_worst import worst_rows
 from planner.evidence.run_reading import MODELS_HINT
 from planner.hardware.device import Device, device
@@ -29,6 +29,7 @@ METRICS = (
     "weights_gib",
     "peak_activation_gib",
     "non_torch_gib",
+    "cuda_graph_gib",
     "available_kv_gib",
     "kv_cache_tokens",
     "max_concurrency",
@@ -130,12 +131,13 @@ def _predict(row: dict[str, str], catalog: Catalog, engine: str, run_id: str) ->
         engine_version=version.split()[0] if version else None,
         layout=f"TP{row.get('tp') or 1} PP{row.get('pp') or 1}",
         kind="",
-        failed=(row.get("failed") or "").strip().lower() in ("true", "1", "yes"),
+        failed=(row.get("failed") or "").strip().lower() in TRUE,
         failure_reason=text,
         memory_failure=_blames_memory(text),
         gpu=row.get("gpu", ""),
     )
     try:
+        check_words(row)
         row, out.note = _with_its_share(row, engine)
         resolved = resolve_model(out.model, catalog)
         out.resolved = resolved.how
@@ -151,6 +153,9 @@ def _predict(row: dict[str, str], catalog: Catalog, engine: str, run_id: str) ->
         out.reason, out.detail = _reason(error), str(error)
         out.measured, out.predicted = {}, {}
         return out
+    if out.gpu and not _meant(out.gpu, catalog):
+        told = f"gpu {out.gpu!r} is not in the catalogue: read by its stated memory alone, without a scale-up link"
+        out.note = "; ".join(filter(None, (out.note, told)))
     out.fits = bool(budget.fits[0])
     engine_context = engine_memory(engine, catalog).context_gib
     out.predicted |= {
@@ -188,7 +193,7 @@ def _budget(
         engine_version=version,
         gpu_memory_utilization=setting(row, "gpu_memory_utilization"),
         needed_tokens=setting(row, "max_model_len") or 0,
-        cuda_graphs=(row.get("enforce_eager") or "").strip().lower() != "true",
+        cuda_graphs=(row.get("enforce_eager") or "").strip().lower() not in TRUE,
         capacity_bytes=capacity,
         stage=stage,
     )
@@ -220,9 +225,19 @@ SHARE_OFF = 0.01
 """A smaller difference is not another setting."""
 
 
+READ_AS_STATED = (
+    "weights_gib",
+    "peak_activation_gib",
+    "non_torch_gib",
+    "cuda_graph_gib",
+    "kv_cache_tokens",
+    "max_concurrency",
+)
+
+
 def _measured(row: dict[str, str], out: RowPrediction, budget: MemoryBudget) -> None:
     """Measured values of the smallest rank, and the KV bytes per token that they imply."""
-    for name in ("weights_gib", "peak_activation_gib", "non_torch_gib", "kv_cache_tokens", "max_concurrency"):
+    for name in READ_AS_STATED:
         value = number(row, name)
         if value is not None:
             out.measured[name] = value
@@ -314,14 +329,9 @@ def _device(gpu: str, capacity: float | None, catalog: Catalog) -> Device:
 
     One that the catalogue lacks counts by its stated memory alone, without a scale-up link.
     """
-    ids = catalog.accelerator_ids()
-    low = gpu.lower().replace(" ", "-")
-    chip = low.split("-")[0]
-    found = [low] if low in ids else [i for i in ids if chip and i.split("-")[0] == chip]
-    sxm = [i for i in found if i.endswith("-sxm")]
-    chosen = sxm if len(sxm) == 1 else found
-    if len(chosen) == 1:
-        return device(catalog.accelerator(chosen[0]))
+    found = _meant(gpu, catalog)
+    if len(found) == 1:
+        return device(catalog.accelerator(found[0]))
     if capacity is None or found:
         options = f": {', '.join(found)}" if found else ""
         raise InputError("gpu", gpu, f"one of the catalogue's accelerators, or its memory in gpu_mem_gib{options}")
@@ -339,6 +349,16 @@ def _device(gpu: str, capacity: float | None, catalog: Catalog) -> Device:
         tdp_w=None,
         missing=("everything but memory",),
     )
+
+
+def _meant(gpu: str, catalog: Catalog) -> list[str]:
+    """Ids that a name may mean: itself, or the parts of the chip that it begins with (the only SXM part of them)."""
+    ids = catalog.accelerator_ids()
+    low = gpu.lower().replace(" ", "-")
+    chip = low.split("-")[0]
+    found = [low] if low in ids else [i for i in ids if chip and i.split("-")[0] == chip]
+    sxm = [i for i in found if i.endswith("-sxm")]
+    return sxm if len(sxm) == 1 else found
 
 
 def _scheduler(engine: str, catalog: Catalog) -> SchedulerSpec:

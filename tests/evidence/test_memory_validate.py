@@ -11,7 +11,7 @@ import pytest
 from planner.catalog import Catalog, catalog
 from planner.errors import InputError
 from planner.evidence.memory_table import is_memory_table, number, read_rows
-from planner.evidence.memory_validate import validate_memory
+from planner.evidence.memory_validate import predict_rows, validate_memory
 
 MEASURED = Path(__file__).resolve().parents[2] / "measured"
 
@@ -157,3 +157,24 @@ def test_a_share_that_the_rows_own_terms_contradict_is_read_from_them(cat: Catal
         (prediction,) = made["predictions"]
         assert bool(prediction["note"]) == (share != 0.9)
         assert prediction["predicted"]["available_kv_gib"] == pytest.approx(share * 79.18 - 66.81, abs=0.05)
+
+
+@pytest.mark.parametrize(("column", "cell"), [("dtype", "float7"), ("failed", "maybe"), ("enforce_eager", "perhaps")])
+def test_a_word_that_is_none_costs_its_row(cat: Catalog, column: str, cell: str) -> None:
+    good = {"model": "Qwen/Qwen3-32B", "gpu": "H100-80GB", "gpu_mem_gib": "79.19", "tp": "1", "weights_gib": "61.03"}
+    plain, odd = predict_rows([good, good | {column: cell}], cat)
+    assert not plain.reason
+    assert odd.reason.startswith(f"{column}: got '{cell}'")
+
+
+def test_an_unknown_accelerator_is_told(cat: Catalog) -> None:
+    good = {"model": "Qwen/Qwen3-32B", "gpu": "FOO", "gpu_mem_gib": "79.19", "tp": "1", "weights_gib": "61.03"}
+    report = validate_memory([good], cat)
+    assert report["predicted"] == 1
+    assert "'FOO' is not in the catalogue: read by its stated memory alone" in next(iter(report["warnings"]))
+
+
+def test_graphs_are_compared_where_they_were_measured(report: dict) -> None:
+    graphs = report["metrics"]["cuda_graph_gib"]
+    assert graphs["points"] >= 40
+    assert graphs["median_ape"] <= 0.10

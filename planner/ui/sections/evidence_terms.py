@@ -60,6 +60,7 @@ def memory_names() -> dict[str, str]:
         "weights_gib": _("Weights, GiB"),
         "peak_activation_gib": _("Workspace, GiB"),
         "non_torch_gib": _("Runtime and buffers, GiB"),
+        "cuda_graph_gib": _("CUDA graphs, GiB"),
         "available_kv_gib": _("KV cache offered, GiB"),
         "kv_cache_tokens": _("Tokens in the cache"),
         "max_concurrency": _("Longest sequences held"),
