@@ -62,7 +62,8 @@ def input_error(model_cls: type[BaseModel], error: ValidationError, where: str) 
     field = f"{where}: {dotted}" if dotted else where
     others = {_walk(model_cls, e["loc"])[0] for e in details} - {path}
     names = ", ".join(".".join(p) for p in sorted(others)[:3])
-    more = f" (and {len(others)} more: {names})" if others else ""
+    error_s = "error" if len(others) == 1 else "errors"
+    more = f" (and {len(others)} more {error_s}: {names})" if others else ""
     return InputError(field, _given(first), _allowed(first, parent) + more)
 
 

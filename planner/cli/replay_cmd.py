@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,24 +113,32 @@ def replay_command(
         failures=tuple(_failure(text) for text in fail or ()),
         most_waiting=most_waiting,
     )
-    with _progress() as progress:
-        answer = replay_scenario(
-            question,
-            trace=given,
-            requests=requests,
-            seed=seed,
-            layout=layout,
-            node=node,
-            concurrency=concurrency,
-            candidate=candidate,
-            options=options,
-            catalog=known,
-            progress=progress,
-        )
+    try:
+        with _progress() as progress:
+            answer = replay_scenario(
+                question,
+                trace=given,
+                requests=requests,
+                seed=seed,
+                layout=layout,
+                node=node,
+                concurrency=concurrency,
+                candidate=candidate,
+                options=options,
+                catalog=known,
+                progress=progress,
+            )
+    except InputError as error:
+        if error.field.startswith("failures") and fail:
+            raise InputError("--fail", " ".join(fail), error.allowed) from None
+        raise
     if write_trace is not None:
         answer.trace.write_jsonl(write_trace)
         log(f"trace written to {write_trace}")
     print_json(answer.document()) if as_json else render_replay(answer)
+    warning = too_short(answer)
+    if warning is not None:
+        log(warning)
     return 0
 
 
@@ -165,8 +174,9 @@ def _speculation(text: str | None) -> Speculation:
         return Speculation()
     try:
         return Speculation(tuple(float(v) for v in text.split(",")))
-    except ValueError:
-        raise InputError("--mtp", text, "probabilities with commas between them, such as 0.85,0.6") from None
+    except (ValueError, InputError):
+        allowed = "probabilities from 0 to 1 with commas between them, such as 0.85,0.6"
+        raise InputError("--mtp", text, allowed) from None
 
 
 def _failure(text: str) -> Failure:
@@ -174,9 +184,13 @@ def _failure(text: str) -> Failure:
 
     try:
         at, worker, recovery = text.split(":")
-        return Failure(float(at), int(worker), float(recovery))
-    except ValueError:
-        raise InputError("--fail", text, "AT_S:WORKER:RECOVERY_S, such as 60:0:120") from None
+        found = Failure(float(at), int(worker), float(recovery))
+    except (ValueError, InputError):
+        allowed = "AT_S:WORKER:RECOVERY_S, times of at least 0 seconds and a worker from 0, such as 60:0:120"
+        raise InputError("--fail", text, allowed) from None
+    if found.worker < 0:
+        raise InputError("--fail", text, "a worker from 0, such as 60:0:120")
+    return found
 
 
 PROFILE_REQUESTS = 10_000
@@ -206,6 +220,30 @@ def _progress() -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("replay", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+LEAST_RESIDENCES = 4.0
+"""Mean times of a request that a replay lasts at least before its figures say anything about a steady state."""
+
+
+def too_short(answer: ReplayAnswer) -> str | None:
+    """A warning where the replay ends before the deployment has filled; None where it is long enough."""
+    from planner.search.headline import sig3
+    from planner.search.replaying import residence_s
+
+    trace, one = answer.trace, residence_s(answer.candidate)
+    if answer.scenario.workload.arrival.rate() is None:
+        lasts = len(trace) / max(answer.candidate.concurrency * answer.share[0] / answer.share[1], 1.0) * one
+    else:
+        lasts = len(trace) / trace.rate_rps
+    if not lasts < LEAST_RESIDENCES * one:
+        return None
+    enough = ceil(len(trace) * LEAST_RESIDENCES * one / lasts)
+    return (
+        f"Warning: too short to compare. Requests arrive for {sig3(lasts)} s, one takes {sig3(one)} s on average: the "
+        "deployment hardly fills, so replayed figures are not those of a steady load. "
+        f"Take --requests {enough:,} or more."
+    )
 
 
 def render_replay(answer: ReplayAnswer) -> None:

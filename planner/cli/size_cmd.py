@@ -116,6 +116,12 @@ def _day_sentence(day: DayPlan) -> str:
         f"{day.lowest_gpus:,} and {day.peak_gpus:,} ({day.saved_share:.0%} fewer GPU-hours); "
         f"a worker takes {sig3(day.start_s)} s to start."
     )
+    if (
+        day.saved_share > 0
+        and day.usd_per_day_fixed is not None
+        and day.usd_per_day_fixed == day.usd_per_day_autoscaled
+    ):
+        text += " Whole nodes are billed, and no hour needs fewer of them: autoscaling saves no rent."
     if day.usd_per_day_fixed is None or day.usd_per_day_autoscaled is None:
         return text
     return (

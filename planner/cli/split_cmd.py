@@ -14,6 +14,7 @@ from planner.errors import InputError
 from planner.search.headline import sig3
 
 if TYPE_CHECKING:
+    from planner.search.plan_schema import Candidate
     from planner.search.split_map import SplitCell
 
 
@@ -75,10 +76,18 @@ def document(cell: SplitCell) -> dict[str, Any]:
         "winner": cell.winner,
         "saving": cell.saving,
         "reason": cell.reason,
-        **{
-            name: None if c is None else {"gpus": c.gpus, "usd_per_hour": c.usd_per_hour, "layout": c.layout.describe()}
-            for name, c in sides.items()
-        },
+        **{name: None if c is None else _side(c) for name, c in sides.items()},
+    }
+
+
+def _side(c: Candidate) -> dict[str, Any]:
+    from planner.search.split_map import nodes_of
+
+    return {
+        "gpus": c.gpus,
+        "nodes": nodes_of(c),
+        "usd_per_hour": c.usd_per_hour,
+        "layout": c.layout.describe(),
     }
 
 
@@ -88,12 +97,37 @@ def _table(cells: tuple[SplitCell, ...]) -> Any:
         (
             f"{c.input_tokens:,}",
             sig3(c.rate_rps),
-            "–" if c.aggregated is None else f"{c.aggregated.gpus:,}",
-            "–" if c.disaggregated is None else f"{c.disaggregated.gpus:,}",
+            *_billed(c.aggregated),
+            *_billed(c.disaggregated),
             names[c.winner],
-            "–" if c.saving is None else f"{c.saving:+.0%}",
+            against(c.saving),
         )
         for c in cells
     ]
-    head = ("prompt tokens", "requests/s", "GPUs together", "GPUs in pools", "better", "pools save")
+    sides = [f"{what} {where}" for where in ("together", "in pools") for what in ("GPUs", "nodes", "$/h")]
+    head = ("prompt tokens", "requests/s", *sides, "better", "pools cost")
     return table("Prefill and decode together or in separate pools", head, rows)
+
+
+def _billed(c: Candidate | None) -> tuple[str, str, str]:
+    """GPUs, nodes and dollars per hour of one side."""
+    from planner.search.split_map import nodes_of
+
+    if c is None:
+        return "–", "–", "–"
+    nodes = nodes_of(c)
+    dollars = "–" if c.usd_per_hour is None else f"{c.usd_per_hour:,.2f}"
+    return f"{c.gpus:,}", "–" if nodes is None else f"{nodes:,}", dollars
+
+
+def against(saving: float | None) -> str:
+    """What pools cost against serving together, in words: ``100 % more``."""
+    if saving is None:
+        return "–"
+    if abs(saving) < SAME:
+        return "the same"
+    return f"{abs(saving):.0%} {'less' if saving > 0 else 'more'}".replace("%", " %")
+
+
+SAME = 0.005
+"""Parts of the cost that print as 0 %."""

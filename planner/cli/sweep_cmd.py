@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from planner.cli.options import EXIT_BAD_INPUT, JsonOption
 from planner.cli.output import log, print_json
+from planner.errors import InputError
 
 
 def sweep_command(
     file: Annotated[Path, typer.Argument(help="Grid YAML: base scenario and lists of values by dotted key.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="CSV or Parquet file; a sweep goes on there.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="CSV or Parquet file; a sweep goes on there.")] = None,
     workers: Annotated[int, typer.Option("--workers", min=1, max=1024, help="Processes; 1 works in this one.")] = 1,
     as_json: JsonOption = False,
 ) -> int:
@@ -33,7 +32,9 @@ def sweep_command(
     def pool() -> ProcessPoolExecutor:
         return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
 
-    rows = sweep(load_grid(file), pool if workers > 1 else None, out, progress=told)
+    scenarios = load_grid(file)
+    check_keys(scenarios[0])
+    rows = sweep(scenarios, pool if workers > 1 else None, out, progress=told)
     counts: dict[str, int] = {}
     for row in rows:
         counts[str(row["status"])] = counts.get(str(row["status"]), 0) + 1
@@ -45,3 +46,14 @@ def sweep_command(
         render_sweep(rows)
     log(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
     return EXIT_BAD_INPUT if counts.get("error") or counts.get("lost") else 0
+
+
+def check_keys(first: dict[str, Any]) -> None:
+    """Refuses a grid whose keys no scenario has, before anything is planned; wrong values are left to their rows."""
+    from planner.scenario.schema import Scenario
+
+    try:
+        Scenario.from_dict(first)
+    except InputError as error:
+        if error.allowed.startswith("unknown key"):
+            raise InputError(f"grid.{error.field.split(': ')[-1]}", error.given, error.allowed) from None

@@ -186,7 +186,7 @@ def _candidate(
         interval=interval,
         slo=_checks(s, latency, interval),
         binding=binding,
-        explanation=(*_next_step(d, i), *transfer_sentences(transfer), *gains),
+        explanation=(*_next_step(d, i, most), *transfer_sentences(transfer), *gains),
         breakdown=breakdown,
         traffic=traffic,
         evidence=evidence_note(s, hardware, kind, outside=outside),
@@ -281,8 +281,10 @@ def _latencies(result: LoadResult, k: int) -> dict[str, Percentiles]:
     }
 
 
-def _next_step(d: Deployments, i: int) -> tuple[str, ...]:
-    """Why not more requests per worker: what the next larger operating point of the same layout breaks."""
+def _next_step(d: Deployments, i: int, most: float) -> tuple[str, ...]:
+    """Why not more requests per worker: what the next larger operating point of the same layout breaks. ``most``:
+    requests that the memory of a worker holds.
+    """
     if d.prefill is not None:
         return ()
     w = d.decode
@@ -293,7 +295,9 @@ def _next_step(d: Deployments, i: int) -> tuple[str, ...]:
         same &= values == values[i]
     larger = np.flatnonzero(same & (w.concurrency > w.concurrency[i]))
     if not larger.size:
-        return ("This is the largest number of requests per worker that memory and the engine allow.",)
+        if w.concurrency[i] + 1.0 > most:
+            return (f"Memory holds no more than {most:,.0f} requests per worker.",)
+        return (f"More requests per worker were not evaluated; memory would hold {most:,.0f}.",)
     j = int(larger[np.argmin(w.concurrency[larger])])
     code = int(d.rejections.code[j])
     if code < 0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from planner.search.plan_schema import Candidate, Interval, Plan, Pool
 from planner.search.rejections import told_apart
 
-
 BINDING = {
     "slo_ttft": "the limit on TTFT",
     "slo_tbt": "the limit on TBT",
@@ -91,4 +90,10 @@ def _main_reason(plan: Plan) -> str:
         want, have = told_apart(first.needed, first.available)
         again = "" if first.unit in ("nodes", "GPUs") else unit
         needed = f" ({want}{unit} needed, {have}{again} available)"
+        if first.reason.startswith("slo_"):
+            needed = f" (predicted {want}{unit}, limit {have}{unit})"
+        elif first.reason == "rate":
+            needed = f" ({want}{unit} asked, {have}{unit} reached)"
+        elif first.reason == "completion":
+            needed = f" ({want} asked, {have} reached)"
     return f"{BINDING.get(first.reason, first.reason.replace('_', ' '))} binds{needed}."

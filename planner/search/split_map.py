@@ -29,7 +29,8 @@ class SplitCell:
     aggregated: Candidate | None
     disaggregated: Candidate | None
     saving: float | None
-    """1 - disaggregated / aggregated in the objective's cost: positive where splitting pays; None without both."""
+    """1 - disaggregated / aggregated in what decides (dollars per hour, GPUs where a price is not known):
+    positive where splitting pays; None without both."""
     reason: str
 
 
@@ -80,13 +81,25 @@ def split_cell(tokens: int, rate: float, first: Plan, second: Plan) -> SplitCell
             f"{name}: {_why(p)}" for name, p in (("aggregated", first), ("split", second)) if not p.best
         )
         return SplitCell(int(tokens), float(rate), winner, a, d, None, missing)
-    saving = 1.0 - _cost(d) / _cost(a)
+    together, apart = costs(a, d)
+    saving = 1.0 - apart / together
     return SplitCell(int(tokens), float(rate), "disagg" if saving > 0 else "agg", a, d, saving, _reason(a, d, saving))
 
 
-def _cost(c: Candidate) -> float:
-    """Dollars per hour, or GPUs where a price is not known."""
-    return float(c.gpus if c.usd_per_hour is None else c.usd_per_hour)
+def costs(a: Candidate, d: Candidate) -> tuple[float, float]:
+    """Dollars per hour of both, or GPUs of both where a price is not known."""
+    if a.usd_per_hour is None or d.usd_per_hour is None:
+        return float(a.gpus), float(d.gpus)
+    return float(a.usd_per_hour), float(d.usd_per_hour)
+
+
+def nodes_of(c: Candidate) -> int | None:
+    """Nodes of a candidate, of both its pools where it has two; None where they are not known."""
+    if c.nodes is not None:
+        return c.nodes
+    pools = [p.nodes for p in (c.prefill_pool, c.decode_pool) if p is not None]
+    known = [n for n in pools if n is not None]
+    return sum(known) if pools and len(known) == len(pools) else None
 
 
 def _why(p: Plan) -> str:
@@ -98,11 +111,29 @@ def _why(p: Plan) -> str:
 def _reason(a: Candidate, d: Candidate, saving: float) -> str:
     """What decides, in one sentence."""
     gap, split_gap = a.tbt_ms.p99 or 0.0, d.tbt_ms.p99 or 0.0
-    figures = f"{a.gpus} GPUs aggregated, {d.gpus} split; TBT P99 {gap:,.0f} and {split_gap:,.0f} ms"
+    figures = f"{_sides(a, d)}; TBT P99 {gap:,.0f} and {split_gap:,.0f} ms"
+    whole = (d.gpus - a.gpus) * -saving <= 0.0 and d.gpus != a.gpus and _sides(a, d).startswith("$")
     if saving > 0:
         return f"prompts no longer interrupt decodes, so workers run fuller: {figures}"
     if d.kv_transfer_ms and a.ttft_ms.mean and d.kv_transfer_ms > LARGE_TRANSFER * a.ttft_ms.mean:
         return f"the KV transfer of {d.kv_transfer_ms:,.0f} ms eats the gain: {figures}"
+    if saving == 0.0 and whole:
+        return f"both cost the same, as whole nodes are billed, and one kind of worker is simpler: {figures}"
+    if saving < 0.0 and whole:
+        return f"each pool is billed in whole nodes, which costs more: {figures}"
     if saving == 0.0:
         return f"both cost the same, and one kind of worker is simpler: {figures}"
     return f"two pools cannot fill each other's idle time: {figures}"
+
+
+def _sides(a: Candidate, d: Candidate) -> str:
+    """What both cost in the currency that decides, with the nodes that are billed."""
+    nodes, apart = nodes_of(a), nodes_of(d)
+    if a.usd_per_hour is None or d.usd_per_hour is None or nodes is None or apart is None:
+        return f"{a.gpus:,} GPUs aggregated, {d.gpus:,} split"
+    first = f"${a.usd_per_hour:,.2f} an hour aggregated ({a.gpus:,} GPUs on {nodes:,} node{_s(nodes)})"
+    return f"{first}, ${d.usd_per_hour:,.2f} split ({d.gpus:,} GPUs on {apart:,} node{_s(apart)})"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

@@ -188,7 +188,8 @@ SENTENCES = (
         "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms, of which {shown} ms show in TTFT; the "
         "busiest link carries transfers {busy} of the time"
     ),
-    N_("This is the largest number of requests per worker that memory and the engine allow"),
+    N_("Memory holds no more than {n} requests per worker"),
+    N_("More requests per worker were not evaluated; memory would hold {n}"),
     N_("measured: runs of this model, GPU, engine and layout"),
     N_("near: runs of this model, GPU and engine in other layouts"),
     N_("further: runs on this GPU and engine, of other models"),
@@ -261,8 +262,26 @@ SPLIT = (
     N_("prompts no longer interrupt decodes, so workers run fuller"),
     N_("the KV transfer of {n} ms eats the gain"),
     N_("both cost the same, and one kind of worker is simpler"),
+    N_("both cost the same, as whole nodes are billed, and one kind of worker is simpler"),
+    N_("each pool is billed in whole nodes, which costs more"),
     N_("two pools cannot fill each other's idle time"),
     N_("{a} GPUs aggregated, {d} split; TBT P99 {gap} and {split} ms"),
+    N_(
+        "${usd} an hour aggregated ({a} GPUs on {m} node), ${usd2} split ({d} GPUs on {n} node); "
+        "TBT P99 {gap} and {split} ms"
+    ),
+    N_(
+        "${usd} an hour aggregated ({a} GPUs on {m} nodes), ${usd2} split ({d} GPUs on {n} nodes); "
+        "TBT P99 {gap} and {split} ms"
+    ),
+    N_(
+        "${usd} an hour aggregated ({a} GPUs on {m} node), ${usd2} split ({d} GPUs on {n} nodes); "
+        "TBT P99 {gap} and {split} ms"
+    ),
+    N_(
+        "${usd} an hour aggregated ({a} GPUs on {m} nodes), ${usd2} split ({d} GPUs on {n} node); "
+        "TBT P99 {gap} and {split} ms"
+    ),
     N_("aggregated: {why}"),
     N_("split: {why}"),
     N_("aggregated: {why} and split: {other}"),

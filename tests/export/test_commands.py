@@ -94,3 +94,13 @@ def test_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["by_status"] == {"ok": 2}
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3
+
+
+def test_a_misspelt_grid_key_fails_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = (Path(__file__).parents[2] / "examples" / "llama-3.3-70b-mi300x.yaml").read_text(encoding="utf-8")
+    (tmp_path / "base.yaml").write_text(base, encoding="utf-8")
+    text = "schema: planner.sweep/1\nbase: base.yaml\ngrid: {workload.arrivals.rate_rps: [1, 2]}\n"
+    (tmp_path / "grid.yaml").write_text(text, encoding="utf-8")
+    assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "out.csv")]) == 2
+    assert "grid.workload.arrivals" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()

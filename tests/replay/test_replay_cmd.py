@@ -109,9 +109,9 @@ def test_tables_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         (("--profile", "short_qu"), "--profile"),
         (("--rate", "2"), "--rate"),
         (("--mtp", "0.5;0.5"), "--mtp"),
-        (("--mtp", "1.5"), "acceptance"),
+        (("--mtp", "1.5"), "--mtp"),
         (("--fail", "60"), "--fail"),
-        (("--fail", "-1:0:1"), "failures"),
+        (("--fail", "-1:0:1"), "--fail"),
     ],
 )
 def test_refuses(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], field: str) -> None:
@@ -121,3 +121,28 @@ def test_refuses(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], fiel
 
 def test_nothing_to_replay_where_nothing_serves(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["replay", "examples/infeasible-405b-one-h100.yaml"]) == 3
+
+
+def test_a_replay_of_a_few_mean_times_is_said_to_be_too_short(capsys: pytest.CaptureFixture[str]) -> None:
+    """The number of requests that the warning names is enough to silence it."""
+    assert run(["replay", SCENARIO, *LAYOUT, "--requests", "20", "--json"]) == 0
+    said = capsys.readouterr().err
+    assert "too short to compare" in said
+    enough = said.split("--requests ")[1].split(" ")[0].replace(",", "")
+    assert run(["replay", SCENARIO, *LAYOUT, "--requests", str(int(1.2 * int(enough))), "--json"]) == 0
+    assert "too short" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "allowed"),
+    [
+        ("--mtp", "1.5", "from 0 to 1"),
+        ("--fail", "60:99:120", "a worker from 0 to"),
+        ("--fail", "-1:0:5", "at least 0"),
+    ],
+)
+def test_refusals_name_the_option(option: str, given: str, allowed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", SCENARIO, *LAYOUT, "--requests", "20", f"{option}={given}"]) == 2
+    said = capsys.readouterr().err
+    assert f"{option}: got '{given}'" in said
+    assert allowed in said

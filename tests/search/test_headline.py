@@ -48,3 +48,14 @@ def test_headline_without_an_answer_says_why() -> None:
     text = headline(plan_data.plan(False))
     assert "memory binds (160 GiB needed, 132 GiB available)" in text
     assert "TP4 misses 28.7 GiB" in text
+
+
+def test_a_limit_on_time_is_predicted_not_needed() -> None:
+    """A latency is nothing that is needed or available."""
+    miss = (
+        plan_data.plan(False)
+        .nearest_misses[0]
+        .model_copy(update={"reason": "slo_tpot", "needed": 5.99, "available": 0.1, "unit": "ms"})
+    )
+    text = headline(plan_data.plan(False).model_copy(update={"nearest_misses": (miss,)}))
+    assert "the limit on TPOT binds (predicted 5.99 ms, limit 0.1 ms)" in text

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from planner.cli.app import run
+from planner.cli.split_cmd import against
 from planner.errors import InputError
 from planner.scenario.load import load_scenario
 from planner.scenario.schema import Scenario
@@ -91,3 +92,22 @@ def test_the_command_prints_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(["split-map", str(path), "--lengths", "0", "--rates", "1"]) == 2
     assert "--lengths" in capsys.readouterr().err
     assert run(["split-map", str(path), "--lengths", "100", "--rates", "fast"]) == 2
+
+
+def test_the_sentence_is_in_what_is_billed() -> None:
+    """On whole nodes with a price, GPUs do not decide: the sentence and the table name dollars and nodes."""
+    data = scenario().to_dict()
+    data["economics"] = {"usd_per_gpu_hour": {"dgx-h200": 3.0}}
+    (cell,) = split_map(Scenario.from_dict(data), [200], [0.5])
+    assert cell.aggregated is not None
+    assert cell.disaggregated is not None
+    together, apart = cell.aggregated.usd_per_hour, cell.disaggregated.usd_per_hour
+    assert together is not None
+    assert apart is not None
+    assert cell.saving == pytest.approx(1.0 - apart / together)
+    assert f"${together:,.2f} an hour" in cell.reason
+    assert f"${apart:,.2f} split" in cell.reason
+
+
+def test_costs_in_words() -> None:
+    assert [against(v) for v in (None, 0.0, -1.0, 0.25)] == ["–", "the same", "100 % more", "25 % less"]
