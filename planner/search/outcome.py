@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from planner.economics.cost import token_cost
 from planner.economics.energy import energy, power_model
-from planner.search.loaded import good_part
+from planner.search.loaded import good_part, limits_s
 from planner.search.setup import Setup
 from planner.search.table import Outcome, Workers
 from planner.serving.latency import METRICS, LoadResult
@@ -73,6 +73,9 @@ def outcome_of(
         usd_per_mtok_input=cost.input,
         usd_per_mtok_output=cost.output_only,
         joules_per_token=watts / np.maximum(outputs, 1e-30),
+        limits_s=tuple(
+            ((metric, level), limit) for metric, levels in limits_s(s).items() for level, limit in levels.items()
+        ),
     )
 
 

@@ -52,7 +52,9 @@ TIE_BREAKERS: tuple[tuple[str, Direction], ...] = (
     ("tp", "min"),
     ("concurrency", "max"),
 )
-"""Columns that decide between equals, in this order, as far as they are there; last the position itself."""
+"""Columns that decide between equals, in this order, as far as they are there; last the position itself. At the same
+known cost (GPUs of nodes that are paid for whole) ``limit_share``, the room to the limits, decides before their number.
+"""
 
 
 def objective(name: str) -> Objective:
@@ -75,7 +77,13 @@ def rank(columns: Mapping[str, ArrayLike], name: str, feasible: ArrayLike | None
     count = np.asarray(columns[wanted.column]).shape[0]
     keep = np.arange(count) if feasible is None else np.flatnonzero(np.asarray(feasible, dtype=bool))
     keys = [(wanted.column, wanted.direction), *(t for t in TIE_BREAKERS if t[0] in columns and t[0] != wanted.column)]
-    sortable = [_key(columns[column], direction)[keep] for column, direction in keys]
+    sortable = []
+    for column, direction in keys:
+        sortable.append(_key(columns[column], direction)[keep])
+        if column == "usd_per_mtok" and "limit_share" in columns:
+            cost = np.asarray(columns[column], dtype=float)[keep]
+            paid = np.isfinite(cost) & (cost > 0.0)
+            sortable.append(np.where(paid, _key(columns["limit_share"], "min")[keep], 0.0))
     return keep[np.lexsort((keep, *sortable[::-1]))].astype(np.int64)
 
 

@@ -31,6 +31,7 @@ COLUMNS: Mapping[str, Callable[[Deployments], NDArray[np.generic]]] = {
     "gpus": lambda t: t.gpus,
     "goodput_rps": lambda t: t.outcome.goodput_rps / t.gpus,
     "joules_per_token": lambda t: t.outcome.joules_per_token,
+    "limit_share": lambda t: t.outcome.limit_share,
     "ttft_s": lambda t: t.outcome.latency[("ttft", "p99")],
     "tbt_s": lambda t: t.outcome.latency[("tbt", "p99")],
     "worker_gpus": lambda t: t.decode.layouts.gpus,

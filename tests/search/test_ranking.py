@@ -33,6 +33,13 @@ def test_each_objective(name: str, order: list[int]) -> None:
     assert rank(COLUMNS, name).tolist() == order
 
 
+def test_at_the_same_known_cost_room_to_the_limits_decides_before_the_number_of_gpus() -> None:
+    columns = {"gpus": np.array([6, 8]), "limit_share": np.array([0.9, 0.5])}
+    assert rank({"usd_per_mtok": np.array([1.1, 1.1]), **columns}, "lowest_cost").tolist() == [1, 0]
+    for unknown in (0.0, np.nan):  # nothing is paid, or the price is not known: fewer GPUs are less
+        assert rank({"usd_per_mtok": np.full(2, unknown), **columns}, "lowest_cost").tolist() == [0, 1]
+
+
 def test_only_feasible_and_unknown_objectives() -> None:
     assert rank(COLUMNS, "lowest_cost", [True, False, True, True, False]).tolist() == [2, 0, 3]
     with pytest.raises(UnknownNameError, match="lowest_cost"):
