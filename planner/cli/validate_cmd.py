@@ -21,7 +21,7 @@ from planner.cli.given import (
     PrecisionOption,
     RanksOption,
 )
-from planner.cli.options import CatalogOption, JsonOption
+from planner.cli.options import EXIT_BAD_INPUT, CatalogOption, JsonOption
 from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError
 
@@ -100,7 +100,21 @@ def validate_command(
         print_json(document)
     else:
         _render(console(), document, made)
-    return 0
+    return _judged(file, document)
+
+
+def _judged(file: Path, document: Mapping[str, Any]) -> int:
+    """The exit code: 2, with one sentence, where nothing in the file could be predicted."""
+    if document["predicted"]:
+        return 0
+    count, failed = document["rows"], document["failed"]
+    if not count:
+        log(f"planner: {file.name}: no rows under its header; at least one run")
+        return EXIT_BAD_INPUT
+    more = f" and {len(failed) - 1} other reasons" if len(failed) > 1 else ""
+    why = next(iter(failed), "no reason is stated")
+    log(f"planner: {file.name}: none of {count} rows could be predicted: {why}{more}")
+    return EXIT_BAD_INPUT
 
 
 def profile_kind(file: Path) -> str:
@@ -293,7 +307,7 @@ def _render_memory(out: Console, document: Mapping[str, Any]) -> None:
             f"{name.removesuffix('_gib').replace('_', ' ')} {a:,.4g} → {b:,.4g}"
             for name, (a, b) in row["terms"].items()
         ]
-        what = f"{row['model']} {row['gpu']} {row['layout']}{version}"
+        what = " ".join(filter(None, (row["model"], row["gpu"], row["layout"]))) + version
         rows.append((row["run_id"], what, figure, "; ".join(terms[:WORST_TERMS])))
     if rows:
         out.print(table("Worst rows", ("row", "what", "measured to predicted", "terms most off, GiB"), rows, text=4))
@@ -302,7 +316,8 @@ def _render_memory(out: Console, document: Mapping[str, Any]) -> None:
 def _render_log(out: Console, document: Mapping[str, Any]) -> None:
     from planner.evidence.log_report import lines
 
-    out.print(f"{document['engine']} {document['engine_version'] or ''}, {document['model'] or 'model not named'}")
+    engine = " ".join(filter(None, (document["engine"], document["engine_version"])))
+    out.print(f"{engine}, {document['model'] or 'model not named'}")
     if document["refusal"]:
         out.print(f"The engine did not start: {document['refusal']}", markup=False, soft_wrap=True)
         told = {None: "makes no prediction", True: "expected it to fit", False: "expects the refusal"}

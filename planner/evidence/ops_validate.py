@@ -98,7 +98,10 @@ def read_operators(path: Path) -> OperatorFile:
     if not is_operator_table(columns):
         raise InputError(path.name, ", ".join(columns[:12]), "an operator table: gpu, engine and its own columns")
     reader.fieldnames = columns
-    rows = [{key: (value or "").strip() for key, value in row.items() if key} for row in reader]
+    try:
+        rows = [{key: (value or "").strip() for key, value in row.items() if key} for row in reader]
+    except csv.Error as error:
+        raise InputError(path.name, str(error), f"cells of at most {csv.field_size_limit():,} characters") from None
     if {"mla_dtype", "gemm_type"} <= set(columns):
         raise InputError(path.name, "gemm_type", "times of one operator; these are of a whole attention block")
     name = _name(path.name, set(columns), rows)

@@ -31,7 +31,10 @@ def kind_of(path: Path) -> str:
     if is_operator_table(operator_columns(path)):
         return "operators"
     text = read_text(path, MAX_PROFILE_BYTES)
-    header = next(csv.reader(io.StringIO(text[: text.find("\n") + 1] or text)), [])
+    try:
+        header = next(csv.reader(io.StringIO(text[: text.find("\n") + 1] or text)), [])
+    except csv.Error as error:
+        raise InputError(path.name, str(error), "a table whose cells are shorter, a log or a result file") from None
     if is_memory_table(header):
         return "memory"
     if is_end_to_end(header):

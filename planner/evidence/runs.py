@@ -104,8 +104,10 @@ def read_runs(path: Path) -> Runs:
             if not is_end_to_end(columns):
                 raise InputError(path.name, sorted(columns), f"needs columns {', '.join(REQUIRED)}")
             return runs_from_rows(list(reader))
-    except (csv.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise InputError(path.name, str(error), "a CSV file in UTF-8") from None
+    except csv.Error as error:
+        raise InputError(path.name, str(error), f"cells of at most {csv.field_size_limit():,} characters") from None
 
 
 def once(columns: Sequence[str], where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def findings() -> list[Finding]:
 
 
 def main() -> str:
-    """The page."""
+    """The page (docs/questions.md)."""
     found = findings()
     stated = [f for f in found if f.figure != "–"]
     near = sum(1 for f in stated if f.met)
@@ -61,4 +62,5 @@ def main() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     print(main())

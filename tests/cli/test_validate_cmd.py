@@ -79,11 +79,11 @@ def test_options_stand_in_for_columns_of_a_table(tmp_path: Path, capsys: pytest.
         "Qwen/Qwen3-32B,h100-sxm,vllm,inferencex,1024,1024,16,20\n"
     )
 
-    def report(*options: str) -> dict[str, Any]:
-        assert run(["validate", str(path), "--json", *options]) == 0
+    def report(*options: str, code: int = 0) -> dict[str, Any]:
+        assert run(["validate", str(path), "--json", *options]) == code
         return json.loads(capsys.readouterr().out)
 
-    assert report()["failed"] == {"layout: tp is missing": 1}
+    assert report(code=2)["failed"] == {"layout: tp is missing": 1}
     assert report("--tp", "2")["predicted"] == 1
     moved = report("--tp", "2", "--gpu", "l40s")
     assert "gpu l40s in place of the file's h100-sxm" in moved["assumptions"]
@@ -120,3 +120,40 @@ def test_predictions_need_a_place(tmp_path: Path, capsys: pytest.CaptureFixture[
     for out in (tmp_path, tmp_path / "none" / "p.csv"):
         assert run(["validate", str(tmp_path / "runs.csv"), "--predictions", str(out)]) == 2
         assert "--predictions: got" in capsys.readouterr().err
+
+
+RUNS = "model,gpu,engine,input_tokens,output_tokens,concurrency,tp,tpot_ms\n"
+FEW = "model,gpu,gpu_mem_gib,weights_gib,available_kv_gib,kv_cache_tokens\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (RUNS, "no rows under its header"),
+        (FEW, "no rows under its header"),
+        (RUNS + "nobody/None,l40s,vllm,10,10,1,1,5\n", "none of 1 rows could be predicted: model nobody/None"),
+        (FEW + "nobody/None,l40s,48,5,5,5\n", "--models FOLDER"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_file_without_a_prediction_ends_with_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str, as_json: bool
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    assert run(["validate", str(path), *(["--json"] if as_json else [])]) == 2
+    printed = capsys.readouterr()
+    assert told in printed.err
+    assert printed.err.count("\n") == 1
+    if as_json:
+        assert json.loads(printed.out)["predicted"] == 0
+
+
+@pytest.mark.parametrize("header", [RUNS, FEW, "gpu,engine,gemm_dtype,m,n,k,latency\n", "a" * 200_000 + ",model\n"])
+def test_a_cell_beyond_all_measure_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], header: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(header + "a" * 300_000 + "," * header.count(",") + "\n")
+    assert run(["validate", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "field larger than field limit" in told
+    assert "UTF-8" not in told

@@ -57,4 +57,4 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text(samples.PLAIN)
     assert run(["validate", str(path), "--gpu", "h100"]) == 0
     path.write_text("- id: x\n  phase: decode\n  metrics:\n    a: 1\n")
-    assert run(["validate", str(path), "--json"]) == 0
+    assert run(["validate", str(path), "--json"]) == 2
