@@ -131,6 +131,9 @@ def runs_from_rows(rows: Sequence[Mapping[str, str | float | None]]) -> Runs:
         if empty := text[name].count(""):
             assumptions.append(f"{name} taken as {usual} in {empty} of {len(rows)} rows that do not say")
             text[name] = [given or usual for given in text[name]]
+    precisions = zip(text["linear_precision"], text["moe_precision"], strict=True)
+    if unsaid := sum(not (linear or moe) for linear, moe in precisions):
+        assumptions.append(f"precision taken as the checkpoint's in {unsaid} of {len(rows)} rows that do not say")
     text["gpu"] = [name.lower() for name in text["gpu"]]
     problems: dict[int, dict[str, str]] = {}
     numbers = {name: np.full(len(rows), np.nan) for name in NUMBERS}

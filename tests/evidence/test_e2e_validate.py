@@ -132,7 +132,7 @@ def test_columns_are_there_once_and_may_carry_spaces_and_a_mark(cat: Catalog, tm
     path.write_text("\ufeff" + " , ".join(names) + "\n" + line + "\n", encoding="utf-8")
     report = validate_e2e(read_runs(path), cat)
     assert report["predicted"] == 1
-    assert {text.split(" ")[0] for text in report["assumptions"]} == {"serving", "speculative"}
+    assert {text.split(" ")[0] for text in report["assumptions"]} == {"serving", "speculative", "precision"}
     path.write_text(",".join((*names, "tp")) + "\n" + line + ",4\n")
     with pytest.raises(InputError, match="'tp'; every column once"):
         read_runs(path)

@@ -6,7 +6,7 @@ from planner.errors import InputError
 from planner.evidence.importers.document import Document
 from planner.evidence.importers.record import BenchRecord, Latency
 from planner.evidence.importers.values import count, finite, percentile_of, text
-from planner.evidence.runs import LAYOUT, POOL, SERVING, number_cell, once, used_columns
+from planner.evidence.runs import LAYOUT, MEASURED, POOL, SERVING, number_cell, once, used_columns
 from planner.units import MILLISECOND
 
 NAME = "CSV of runs"
@@ -49,9 +49,11 @@ def _row(header: list[str], cells: list[str], where: str) -> BenchRecord:
     if problems:
         return BenchRecord(NAME, named, refused="; ".join(problems))
     try:
-        return _record(r, named, serving)
+        record = _record(r, named, serving)
     except InputError as error:
         return BenchRecord(NAME, named, refused=str(error))
+    unread = [name for name in MEASURED if r.get(name, "").lower() == "nan"]
+    return record.warn(f"{', '.join(unread)} of nan: read as not measured") if unread else record
 
 
 def _record(r: dict[str, str], where: str, serving: str) -> BenchRecord:

@@ -90,7 +90,8 @@ def to_runs(records: Sequence[BenchRecord], given: Given, catalog: Catalog) -> C
     if missing:
         options = ", ".join(f"{fact} ({option})" for fact, option in missing.items())
         raise InputError("file", records[0].format, f"does not state: {options}; give them as options")
-    return Converted(runs_from_rows(rows), tuple(positions), tuple(reasons), tuple(notes))
+    runs = runs_from_rows(rows)
+    return Converted(runs, tuple(positions), tuple(reasons), (*notes, *runs.assumptions))
 
 
 def _check_given(given: Given, catalog: Catalog) -> None:
@@ -150,8 +151,6 @@ def _row(
         notes["speculative decoding taken as off: the file does not say"] = None
     model = text["model"]
     word = precision_word(given.precision or r.precision, model)
-    if not word and not r.moe_precision:
-        notes["precision taken as the checkpoint's: the file does not say (--precision)"] = None
     moe = moes.get(architecture_name(model), False) if model else False
     seconds = {m: r.seconds(m) for m in ("ttft", "tpot")}
     speed = _speed(r)

@@ -163,3 +163,14 @@ def test_one_worker_cannot_stand_for_two_pools(cat: Catalog, shared: Path) -> No
     assert len(converted.runs) == 0
     assert "both pools" in converted.reasons[0]
     assert any("two pools" in w for w in imported.records[0].warnings)
+
+
+def test_what_a_table_does_not_say_is_told_once(cat: Catalog) -> None:
+    header = "model,gpu,engine,input_tokens,output_tokens,concurrency,tp,kv_precision,ttft_ms,tpot_ms\n"
+    imported = results_of(header + "Qwen/Qwen3-32B,h200-sxm,vllm,1000,500,4,2,fp8,90,nan\n")
+    report = validate_results(imported, Given(gpu="h200-sxm"), cat)
+    assert [a for a in report["assumptions"] if "precision" in a] == [
+        "precision taken as the checkpoint's in 1 of 1 rows that do not say"
+    ]
+    assert report["warnings"] == {"tpot_ms of nan: read as not measured": 1}
+    assert to_runs(imported.records, Given(), cat).runs.text["kv_precision"] == ["fp8"]
