@@ -7,6 +7,7 @@ from planner.export.engines.common import engine_of
 from planner.export.engines.settings import Settings
 from planner.export.flag_lists import TITLES, flag_list, kubernetes
 from planner.export.roles import Deployment, Role
+from planner.export.shared_host import about, workers_of_a_host
 from planner.export.words import comment, shell_command
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import deployment as deployment_text
@@ -17,8 +18,9 @@ _END = "END_OF_CONFIG"
 def launch_script(d: Deployment, engine: str) -> str:
     """A bash script with the engine's flags.
 
-    One worker on one host: the plain command. Otherwise ``ROLE NODE_RANK HEAD_ADDRESS`` on the command line say which
-    host of which worker is started. Everything from the plan is quoted.
+    One worker on one host: the plain command; several on one host: a loop over them. Otherwise
+    ``ROLE NODE_RANK HEAD_ADDRESS`` on the command line say which host of which worker is started. Everything from the
+    plan is quoted.
     """
     roles = {role.name: engine_of(engine).settings(d, role) for role in d.roles}
     lines = ["#!/usr/bin/env bash", *_header(d, engine)]
@@ -27,19 +29,27 @@ def launch_script(d: Deployment, engine: str) -> str:
     lines += [line for text in engine_of(engine).front(d) for line in comment(text)]
     lines.append("set -euo pipefail")
     if len(d.roles) == 1 and d.roles[0].pods == 1:
-        lines += ["", *_worker(d, engine, d.roles[0], roles["serve"])]
+        if d.roles[0].shares_hosts and d.roles[0].hosts > 1:
+            lines += ["", *comment(f"usage: bash SCRIPT [HOST, from 0 to {d.roles[0].hosts - 1}]")]
+        lines += ["", *_worker(d, engine, d.roles[0], roles["serve"], '"${1:-0}"')]
         return "\n".join(lines) + "\n"
     names = [r.name for r in d.roles] + (["router"] if d.disaggregated and engine in ("sglang", "trtllm") else [])
     lines += [
         "",
         *comment(f"usage: bash SCRIPT {'|'.join(names)} [NODE_RANK, from 0] [address of the worker's first host]"),
+        *(
+            line
+            for role in d.roles
+            if role.shares_hosts and role.hosts > 1
+            for line in comment(f"{role.name}: NODE_RANK is the host, from 0 to {role.hosts - 1}, of several workers.")
+        ),
         f'ROLE="${{1:?which of {", ".join(names)}}}"',
         'NODE_RANK="${2:-0}"',
         'HEAD="${3:-127.0.0.1}"',
         'case "$ROLE" in',
     ]
     for role in d.roles:
-        lines += [f"{role.name})", *_worker(d, engine, role, roles[role.name]), ";;"]
+        lines += [f"{role.name})", *_worker(d, engine, role, roles[role.name], '"$NODE_RANK"'), ";;"]
     if "router" in names:
         lines += ["router)", *_router(d, engine), ";;"]
     lines += ["*)", f'  echo "unknown role: $ROLE (one of {", ".join(names)})" >&2; exit 2', ";;", "esac"]
@@ -58,18 +68,24 @@ def _header(d: Deployment, engine: str) -> list[str]:
         f"{plan.versions.catalogue}, coefficients {plan.versions.coefficients}.",
     ]
     for role in d.roles:
+        if role.shares_hosts:
+            texts.append(f"{role.name} on {role.node}: {about(role)}")
+            continue
         hosts = "1 host" if role.pods == 1 else f"{role.pods} hosts"
+        each = "each " if role.workers > 1 else ""
         texts.append(
-            f"{role.name}: {role.workers} worker{'s' if role.workers > 1 else ''} of {role.gpus} GPUs on {hosts} "
-            f"of {role.node}"
+            f"{role.name}: {role.workers} worker{'s' if role.workers > 1 else ''} of {role.gpus} GPUs, {each}on "
+            f"{hosts} of {role.node}"
         )
     return [line for text in texts for line in comment(text)]
 
 
-def _worker(d: Deployment, engine: str, role: Role, settings: Settings) -> list[str]:
+def _worker(d: Deployment, engine: str, role: Role, settings: Settings, host: str) -> list[str]:
     module = engine_of(engine)
     arguments = [*settings.arguments, *module.listen(kubernetes()["ports"]["http"])]
     lines = _config(trtllm.config_name(role), settings.config) if settings.config else []
+    if role.shares_hosts:
+        return workers_of_a_host(d, engine, role, settings, lines, host)
     if role.pods == 1:
         return [*lines, "exec " + shell_command(module.program(d), arguments)]
     if engine == "trtllm":

@@ -49,6 +49,25 @@ class Role:
         return self.layout.tp * self.layout.attention_dp
 
     @property
+    def per_host(self) -> int:
+        """Workers that one host has GPUs for; 1 for a worker over several hosts."""
+        return max(self.gpus_per_host // self.gpus, 1) if self.pods == 1 else 1
+
+    @property
+    def shares_hosts(self) -> bool:
+        """Whether several workers run beside each other on one host."""
+        return self.workers > 1 and self.per_host > 1
+
+    @property
+    def hosts(self) -> int:
+        """Hosts of all workers."""
+        return self.pods * math.ceil(self.workers / self.per_host)
+
+    def place(self, worker: int) -> tuple[int, int]:
+        """Host on which a worker starts (counted over workers' first hosts) and its place there, both from 0."""
+        return divmod(worker, self.per_host)
+
+    @property
     def point_to_point(self) -> bool:
         """Whether tokens go to their experts across scale-up domains, where the plan assumes DeepEP kernels."""
         return self.layout.attention_dp > 1 and self.layout.ep == self.ranks > self.domain
@@ -65,6 +84,7 @@ class Deployment:
     """Model argument: a Hugging Face id or a path."""
     name: str
     """Base of Kubernetes names."""
+    spec: ModelSpec
     routed_experts: int
     precision_changes: Mapping[str, tuple[str, str]]
     """Weight class -> (format in the checkpoint, format in the plan) where they differ."""
@@ -113,6 +133,7 @@ def deployment(plan: Plan, rank: int = 1) -> Deployment:
         tuple(roles),
         model_argument(plan.identity.checkpoint),
         dns_name(plan.scenario.model.rsplit("/", 1)[-1].removesuffix(".json").removesuffix(".yaml")),
+        spec,
         _experts(spec),
         changes,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.export.flag_lists import TITLES, flag_list
 from planner.export.roles import Deployment, Role
+from planner.export.vendors import vendor_notes
 from planner.export.words import Arguments, Word
 from planner.scenario.schema import EngineOptions, Speculation
 
@@ -62,7 +63,11 @@ def speculation(p: Point, role: Role) -> Speculation | None:
 
 
 def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
-    """Comments that hold for every engine: version, precision, what the plan leaves to the engine."""
+    """Comments that hold for every engine: version, vendor, precision, what the plan leaves to the engine.
+
+    Raises InputError for an engine that does not run on the role's accelerators.
+    """
+    yield from vendor_notes(role, engine)
     title, version = TITLES[engine], flag_list(engine).version
     planned = d.plan.scenario.engine
     if planned.name != engine:

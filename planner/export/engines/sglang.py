@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes, speculation
 from planner.export.flag_lists import kubernetes
 from planner.export.roles import Deployment, Role
+from planner.export.vendors import vendors
+from planner.export.weights import has_dense_layers, whole_dense_gib
 from planner.export.words import HEAD, RANK, Arguments, Var, Word
 
 ENGINE = "sglang"
@@ -22,7 +26,10 @@ def settings(d: Deployment, role: Role) -> Settings:
     """Flags of a role.
 
     ``--tp-size`` counts all ranks of a stage and attention DP divides them; chunk and running requests are given for
-    all of attention DP, which the server divides by its size.
+    all of attention DP, which the server divides by its size. Under attention DP the server would split dense MLPs and
+    head over all ranks and gather every rank's tokens for them; the plan's times keep both inside a replica, which
+    --moe-dense-tp-size 1 and --enable-dp-lm-head do (sglang/srt/layers/communicator.py enable_moe_dense_fully_dp;
+    sglang/srt/server_args.py takes no other size than 1 and all ranks).
     """
     p, layout = point(d, role), role.layout
     notes = list(shared_notes(d, role, ENGINE))
@@ -40,6 +47,10 @@ def settings(d: Deployment, role: Role) -> Settings:
         notes.append(
             "gpu_memory_utilization of the scenario is SGLang's share for weights and KV (mem-fraction-static)."
         )
+    local = moe and dp > 1
+    dense = local and has_dense_layers(d.spec)
+    if local:
+        notes += _local_notes(d, role, dense)
     direct = moe and role.point_to_point
     drafts = speculation(p, role)
     redundant = layout.redundant_experts if moe and layout.ep > 1 else 0
@@ -49,6 +60,8 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--tp-size", role.ranks),
             ("--pp-size", layout.pp if layout.pp > 1 else None),
             ("--attn-dp-size", dp if dp > 1 else None),
+            ("--moe-dense-tp-size", 1 if dense else None),
+            ("--enable-dp-lm-head", local),
             ("--ep-size", layout.ep if moe and layout.ep > 1 else None),
             ("--moe-a2a-backend", "deepep" if direct else None),
             ("--deepep-mode", DEEPEP_MODE[role.name] if direct else None),
@@ -72,6 +85,23 @@ def settings(d: Deployment, role: Role) -> Settings:
     return Settings(arguments, tuple(notes))
 
 
+def _local_notes(d: Deployment, role: Role, dense: bool) -> Iterator[str]:
+    """Where dense MLPs and head inside a replica differ from the plan's numbers."""
+    tp = role.layout.tp
+    if dense and tp > 1:
+        yield (
+            f"The plan's times split dense MLPs over attention TP{tp}; --moe-dense-tp-size 1 splits their tokens over "
+            "it and keeps the weights whole, the same work a rank (SGLang takes no size between 1 and all ranks)."
+        )
+    more = whole_dense_gib(d, role)
+    if more > 0:
+        held = "dense MLPs whole and " if dense else ""
+        yield (
+            f"With {held}the head inside a replica a rank holds {more:.1f} GiB more weights than the plan's memory, "
+            f"which splits them over all {role.ranks} ranks: its KV cache is that much smaller."
+        )
+
+
 def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:
     """Flags of one host of a worker that spans several; all hosts are started alike."""
     port = kubernetes()["ports"]["sglang_dist_init"]
@@ -79,7 +109,7 @@ def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:
     return present([("--nnodes", role.pods), ("--node-rank", RANK), ("--dist-init-addr", address)])
 
 
-def listen(port: int) -> Arguments:
+def listen(port: Word) -> Arguments:
     """Address and port of the HTTP server."""
     return [("--host", "0.0.0.0"), ("--port", port)]
 
@@ -98,6 +128,8 @@ def router(d: Deployment, port: int) -> tuple[list[Word], Arguments]:
     arguments: Arguments = [("--pd-disaggregation", None), *listen(port)]
     for role in d.roles:
         for i in range(role.workers):
-            url = f"http://{role.name}-{i}:{port}"
-            arguments.append(("--prefill", (url, bootstrap)) if role.name == "prefill" else ("--decode", url))
+            host, place = role.place(i)
+            beside = place * vendors()["shared_host"]["port_step"]
+            url = f"http://{role.name}-{host}:{port + beside}"
+            arguments.append(("--prefill", (url, bootstrap + beside)) if role.name == "prefill" else ("--decode", url))
     return ["python", "-m", "sglang_router.launch_router"], arguments

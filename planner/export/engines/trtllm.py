@@ -6,6 +6,7 @@ from typing import Any
 
 from planner.export.engines.settings import Settings, kv_flag, kv_note, point, shared_notes, speculation
 from planner.export.roles import Deployment, Role
+from planner.export.vendors import vendors
 from planner.export.words import Arguments, Word
 
 ENGINE = "trtllm"
@@ -22,7 +23,11 @@ def config_name(role: Role) -> str:
 
 
 def settings(d: Deployment, role: Role) -> Settings:
-    """LlmArgs of a role; under attention DP batch size and token budget are per rank, as in the plan."""
+    """LlmArgs of a role; under attention DP batch size and token budget are per rank, as in the plan.
+
+    Dense MLPs, shared experts and head are then whole on every rank, as the plan assumes, without a setting
+    (tensorrt_llm/_torch/models/modeling_deepseekv3.py _compute_mlp_tp_size; enable_lm_head_tp_in_adp is off).
+    """
     p, layout = point(d, role), role.layout
     notes = list(shared_notes(d, role, ENGINE))
     moe = d.routed_experts > 0
@@ -94,7 +99,7 @@ def mpi(role: Role) -> list[Word]:
     return ["mpirun", "-n", role.gpus, "--hostfile", "hosts", "trtllm-llmapi-launch"]
 
 
-def listen(port: int) -> Arguments:
+def listen(port: Word) -> Arguments:
     """Address and port of the server."""
     return [("--host", "0.0.0.0"), ("--port", port)]
 
@@ -113,7 +118,10 @@ def front_config(d: Deployment, port: int) -> dict[str, Any]:
     servers = {
         names[role.name]: {
             "num_instances": role.workers,
-            "urls": [f"{role.name}-{i}:{port}" for i in range(role.workers)],
+            "urls": [
+                f"{role.name}-{host}:{port + place * vendors()['shared_host']['port_step']}"
+                for host, place in map(role.place, range(role.workers))
+            ],
         }
         for role in d.roles
     }

@@ -18,7 +18,10 @@ def program(d: Deployment) -> list[Word]:
 
 
 def settings(d: Deployment, role: Role) -> Settings:
-    """Flags of a role; experts are placed whole on all TP x DP ranks or sliced over them, nothing between."""
+    """Flags of a role; experts are placed whole on all TP x DP ranks or sliced over them, nothing between.
+
+    Dense MLPs and head are split over TP inside each data-parallel rank, as the plan assumes, without a flag.
+    """
     p, layout = point(d, role), role.layout
     notes = list(shared_notes(d, role, ENGINE))
     moe = d.routed_experts > 0
@@ -72,7 +75,7 @@ def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:
     return arguments if first else [*arguments, ("--headless", None)]
 
 
-def listen(port: int) -> Arguments:
+def listen(port: Word) -> Arguments:
     """Address and port of the API server."""
     return [("--host", "0.0.0.0"), ("--port", port)]
 

@@ -7,6 +7,7 @@ templates/_helpers.tpl, which adds model, port, TP and DP sizes to ``vllmServe``
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -17,12 +18,15 @@ from planner.export.engines.common import engine_of
 from planner.export.flag_lists import kubernetes
 from planner.export.manifests import pods
 from planner.export.roles import Deployment, Role
+from planner.export.weights import checkpoint_gib
 from planner.export.words import Arguments, pod_arguments, shell_command
 
 HF_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """Only such names go into the chart's uri, which Helm reads as a template."""
 CLAIM, MOUNT = "model-weights", "/model-cache"
 """Claim and mount path (modelArtifacts.mountPath) for weights that are not on Hugging Face."""
+MARGIN = 0.2
+"""Room of the volume over the checkpoint's weights."""
 BY_CHART = ("--tensor-parallel-size", "--data-parallel-size")
 
 
@@ -48,7 +52,7 @@ def llm_d(d: Deployment) -> str:
         "modelArtifacts": {
             "name": d.model if hosted else d.name,
             "uri": uri,
-            "size": f"{_weights_gib(d)}Gi",
+            "size": f"{_volume_gib(d)}Gi",
             "authSecretName": pods.TOKEN_SECRET,
             "labels": {"llm-d.ai/inferenceServing": "true", "llm-d.ai/model": d.name},
         },
@@ -63,6 +67,11 @@ def llm_d(d: Deployment) -> str:
         "helm repo add llm-d-modelservice https://llm-d-incubation.github.io/llm-d-modelservice/",
         f"helm install {d.name} llm-d-modelservice/llm-d-modelservice -f THIS_FILE",
     ]
+    if hosted:
+        more.append(
+            f"modelArtifacts.size is the checkpoint's weights, {checkpoint_gib(d):,.0f} GiB, and {MARGIN:.0%} more for "
+            "tokenizer, configuration and the download's own files."
+        )
     if multinode and any(role.pods == 1 for role in d.roles):
         more.append("multinode holds for both pools: the pool on one host becomes groups of one pod.")
     if not hosted:
@@ -70,10 +79,9 @@ def llm_d(d: Deployment) -> str:
     return pods.yaml_documents(pods.notes(d, *more), [values])
 
 
-def _weights_gib(d: Deployment) -> int:
-    """Room for the checkpoint: the weights of all ranks of a worker, half as much again for the download."""
-    role = d.roles[-1]
-    return max(1, int(d.candidate.memory_gib.weights * role.gpus * 1.5))
+def _volume_gib(d: Deployment) -> int:
+    """Room for the checkpoint: its weights once, and MARGIN for tokenizer, configuration, the download's own files."""
+    return max(1, math.ceil(checkpoint_gib(d) * (1 + MARGIN)))
 
 
 def _proxy(d: Deployment) -> dict[str, Any]:

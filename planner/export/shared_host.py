@@ -1,0 +1,81 @@
+"""Several workers on one host: the GPUs and ports of each, in a launch script.
+
+Ports stand ``port_step`` apart, since engines listen on ports behind their own; numbers with sources in
+hardware_db/engine_flags/vendors.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.export.engines.common import engine_of
+from planner.export.engines.settings import Settings
+from planner.export.flag_lists import kubernetes
+from planner.export.roles import Deployment, Role
+from planner.export.vendors import vendors
+from planner.export.words import Arguments, Var, shell_command
+
+PORT, BOOTSTRAP = Var("PORT", ""), Var("BOOTSTRAP", "")
+
+
+def about(role: Role) -> str:
+    """How the workers of a host are told apart."""
+    port, step = kubernetes()["ports"]["http"], vendors()["shared_host"]["port_step"]
+    own = "GPU I" if role.gpus == 1 else f"GPUs {role.gpus} I to {role.gpus} I + {role.gpus - 1}"
+    hosts = "one host" if role.hosts == 1 else f"{role.hosts} hosts, up to {role.per_host} on each"
+    return (
+        f"{role.workers} workers of {role.gpus} GPU{'s' if role.gpus > 1 else ''} share {hosts}: worker I of a host, "
+        f"from 0, takes {own} and port {port} + {step} I."
+    )
+
+
+def workers_of_a_host(
+    d: Deployment, engine: str, role: Role, settings: Settings, config: Sequence[str], host: str
+) -> list[str]:
+    """Shell lines that start a host's workers beside each other and wait for them; ``host`` is its shell word."""
+    module, beside = engine_of(engine), vendors()["shared_host"]
+    step, port = beside["port_step"], kubernetes()["ports"]["http"]
+    variable = vendors()["visible_devices"][role.vendor]["variable"]
+    arguments: Arguments = [*settings.arguments, *module.listen(PORT)]
+    own = [
+        f'export {variable}="$(seq -s , $((I * {role.gpus})) $((I * {role.gpus} + {role.gpus - 1})))"',
+        f"PORT=$(({port} + {step} * I))",
+    ]
+    if engine == "vllm" and d.disaggregated:
+        own.append(f"export VLLM_NIXL_SIDE_CHANNEL_PORT=$(({beside['vllm_nixl_side_channel']} + {role.gpus} * I))")
+    if engine == "sglang" and role.name == "prefill":
+        own.append(f"BOOTSTRAP=$(({kubernetes()['ports']['sglang_bootstrap']} + {step} * I))")
+        arguments.append(("--disaggregation-bootstrap-port", BOOTSTRAP))
+    return [
+        *config,
+        *_count(role, host),
+        "PIDS=()",
+        """trap 'kill "${PIDS[@]}" 2> /dev/null || true' EXIT INT TERM""",
+        "for ((I = 0; I < COUNT; I++)); do",
+        "(",
+        *own,
+        "exec " + shell_command(module.program(d), arguments),
+        ") &",
+        "PIDS+=($!)",
+        "done",
+        "STATUS=0",
+        'for PID in "${PIDS[@]}"; do wait "$PID" || STATUS=$?; done',
+        'exit "$STATUS"',
+    ]
+
+
+def _count(role: Role, host: str) -> list[str]:
+    """COUNT, the workers of this host: the last host may have fewer."""
+    if role.hosts == 1:
+        return [f"COUNT={role.workers}"]
+    return [
+        f"HOST={host}",
+        'case "$HOST" in',
+        f'*[!0-9]*) echo "HOST is a number from 0 to {role.hosts - 1}, not $HOST" >&2; exit 2 ;;',
+        "esac",
+        f"COUNT=$(({role.workers} - HOST * {role.per_host}))",
+        f'if [ "$COUNT" -gt {role.per_host} ]; then COUNT={role.per_host}; fi',
+        'if [ "$COUNT" -lt 1 ]; then',
+        f'  echo "no worker on host $HOST: hosts count from 0 to {role.hosts - 1}" >&2; exit 2',
+        "fi",
+    ]
