@@ -73,10 +73,13 @@ def outcome_of(
         usd_per_mtok_input=cost.input,
         usd_per_mtok_output=cost.output_only,
         joules_per_token=watts / np.maximum(outputs, 1e-30),
-        limits_s=tuple(
-            ((metric, level), limit) for metric, levels in limits_s(s).items() for level, limit in levels.items()
-        ),
+        limit_share=_limit_share(s, result),
     )
+
+
+def _limit_share(s: Setup, result: LoadResult) -> Array:
+    shares = [result.get(m, level) / limit for m, levels in limits_s(s).items() for level, limit in levels.items()]
+    return np.max(np.stack(shares), axis=0) if shares else np.zeros(result.stable.shape)
 
 
 def busy_part(result: LoadResult) -> Array:

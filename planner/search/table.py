@@ -108,21 +108,15 @@ class Outcome:
     usd_per_mtok_input: Array
     usd_per_mtok_output: Array
     joules_per_token: Array
-    limits_s: tuple[tuple[tuple[str, str], float], ...] = ()
-    """Limits of the scenario in seconds, by the keys of ``latency``."""
-
-    @property
-    def limit_share(self) -> Array:
-        """The latency that comes nearest to its limit, over it, (n,): 1 is at a limit, 0 where there is none."""
-        shares = [self.latency[key] / limit for key, limit in self.limits_s]
-        return np.max(np.stack(shares), axis=0) if shares else np.zeros_like(self.ttft_s)
+    limit_share: Array
+    """The latency that comes nearest to its limit, over it: 1 is at a limit, 0 where there is none. By the forms that
+    every candidate was evaluated with, so that the order does not hang on which ones were looked at step by step."""
 
     def take(self, rows: IntArray) -> Outcome:
         """The deployments at positions ``rows``."""
         kept = {f.name: getattr(self, f.name) for f in fields(self)}
         latency = {key: values[rows] for key, values in kept.pop("latency").items()}
-        limits = kept.pop("limits_s")
-        return Outcome(latency=latency, limits_s=limits, **{name: values[rows] for name, values in kept.items()})
+        return Outcome(latency=latency, **{name: values[rows] for name, values in kept.items()})
 
 
 @dataclass(frozen=True)
