@@ -147,11 +147,19 @@ def rejection_table(plan: Plan) -> Table:
 
 def misses_table(plan: Plan) -> Table:
     """The nearest misses and what would mend them."""
+    said: set[str] = set()
+
+    def once(fix: str | None) -> str:
+        if fix is None or fix not in said:
+            said.add(fix or "")
+            return fix or "–"
+        return "the same"
+
     rows = (
         (
             f"{m.layout.describe()} on {m.node}, {m.serving}",
             m.text,
-            m.fix or "–",
+            once(m.fix),
             _quantity(m.needed, m.unit),
             _quantity(m.available, m.unit),
         )

@@ -62,7 +62,7 @@ def size_command(
     if as_json:
         print_json({"scenario": question.name, "answer": headline(answer), **sizing.model_dump(mode="json")})
     else:
-        render_sizing(headline(answer), sizing)
+        render_sizing(headline(answer), sizing, question.reliability.spare_nodes)
     return 0
 
 
@@ -89,7 +89,7 @@ def _numbers(text: str) -> list[float]:
         raise InputError("--hourly", text, "24 numbers separated by commas") from None
 
 
-def render_sizing(answer: str, sizing: Sizing) -> None:
+def render_sizing(answer: str, sizing: Sizing, spare_nodes: int) -> None:
     """Prints a sizing for people."""
     out = console()
     out.print(answer, style="bold", markup=False, soft_wrap=True)
@@ -101,7 +101,8 @@ def render_sizing(answer: str, sizing: Sizing) -> None:
         out.print(_day_sentence(sizing.day), soft_wrap=True)
     out.print(_failure_table(sizing.failures))
     out.print(_recovery_table(sizing.recovery))
-    out.print(f"Enough workers are up {sizing.slo_availability:.4%} of the time, spare nodes of the scenario included.")
+    with_spares = "spare nodes of the scenario included" if spare_nodes else "without spare nodes"
+    out.print(f"Enough workers are up {sizing.slo_availability:.4%} of the time, {with_spares}.")
 
 
 def _day_table(day: DayPlan) -> Any:

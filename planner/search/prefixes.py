@@ -45,10 +45,22 @@ def settled(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], tu
         if high - low < NEAR or low >= high:
             break
         rate = found_rate if low < found_rate < high else 0.5 * (low + high)
-    if reached is not None:
-        return reached
-    s, answer = ask(with_rate(scenario, low))
-    return answer if answer.best is None else _with(answer, answer.best, prefix_cache(s, answer.best, reuse))
+    if reached is None:
+        s, answer = ask(with_rate(scenario, low))
+        reached = answer if answer.best is None else _with(answer, answer.best, prefix_cache(s, answer.best, reuse))
+    return _which_holds(reached, scenario.workload.prefix_hit_rate)
+
+
+def _which_holds(answer: Plan, given: float) -> Plan:
+    """Says so where a hit rate was given that the shared prefixes do not give."""
+    found = answer.scenario.workload.prefix_hit_rate
+    if not given or abs(found - given) < NEAR:
+        return answer
+    text = (
+        f"prefix_hit_rate {given:.1%} is not used: prefix_reuse is given too, and the hit rate that follows from it "
+        f"is {found:.1%}."
+    )
+    return answer.model_copy(update={"assumptions": (*answer.assumptions, text)})
 
 
 def _with(answer: Plan, best: Candidate, found: PrefixCache) -> Plan:

@@ -39,6 +39,8 @@ from planner.units import GIB, MILLISECOND
 
 LOOKED_AT = 200
 """Nearest rows of a table among which misses of different layouts are looked for."""
+VAST_GPUS = 10_000
+"""GPUs beyond which a fix says how many it takes: hardly anybody has them."""
 NODE_REFUSED = "hardware_facts"
 """Reason of a node type that cannot be evaluated at all: a fact that its formulas need is not sourced."""
 
@@ -161,7 +163,7 @@ def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None
         name = metric.removesuffix("_ms").upper()
 
         def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:
-            return latency_fix(metric, reached, limit * MILLISECOND, table.describe)
+            return latency_fix(metric, reached, limit * MILLISECOND, _with_size(table))
 
         found[f"slo_{metric.removesuffix('_ms')}"] = fix
     if _of(table, "nodes").any():
@@ -179,7 +181,17 @@ def _of(table: Deployments, reason: str) -> np.ndarray:
 def _more_nodes(table: Deployments, i: int) -> str | None:
     """The nodes with which this deployment is let through: it lacks nothing else."""
     r = table.rejections
-    return nodes_fix(float(r.needed[i]), float(r.available[i]), table.describe(i))
+    return nodes_fix(float(r.needed[i]), float(r.available[i]), _with_size(table)(i))
+
+
+def _with_size(table: Deployments) -> Callable[[int], str]:
+    """Names a deployment; one of so many GPUs that it is no fix in practice says so."""
+
+    def describe(i: int) -> str:
+        gpus = int(table.gpus[i])
+        return f"{table.describe(i)}, {gpus:,} GPUs in all" if gpus > VAST_GPUS else table.describe(i)
+
+    return describe
 
 
 def _fewer_requests(s: Setup, table: Deployments, i: int) -> str | None:

@@ -100,6 +100,7 @@ WHO = (
     N_("{layout} on {node} at {n} requests per worker"),
     N_("{layout} on {node} at {n} request per worker"),
     N_("{layout} on {node} with {engine}"),
+    N_("{who}, {g} GPUs in all"),
     N_("{layout} on {node}"),
 )
 
@@ -228,6 +229,7 @@ ASSUMPTIONS = (
         "Prefix caches hold {a} of the prompt tokens; with requests to the worker that knows the prefix they would "
         "hold {b}, to the least loaded one {c}"
     ),
+    N_("prefix_hit_rate {a} is not used: prefix_reuse is given too, and the hit rate that follows from it is {b}"),
     N_("Prefix caches are warm: after a start or a failure hits come back only as prefixes are used again"),
     N_(
         "{n} draft tokens a step make {made} tokens; what they cost is computed (wider steps, a layer and the head for "

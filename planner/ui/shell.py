@@ -16,7 +16,7 @@ def main() -> None:
     """Draws the session; ``app.py`` calls it at every run."""
     st.set_page_config(
         page_title=_("Capacity planner for LLM inference"),
-        page_icon=":material/speed:",
+        page_icon="⏱️",  # drawn by the browser itself: a Material icon here is fetched from outside
         layout="wide",
         initial_sidebar_state=SIDEBAR_PX,
     )

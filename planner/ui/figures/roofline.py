@@ -45,9 +45,10 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
             )
             + "<extra></extra>",
         )
+    named: list[tuple[float, float]] = []
     for phase in dict.fromkeys(p.phase for p in points):
         members = sorted((p for p in points if p.phase == phase), key=lambda p: -p.ms)
-        _phase(figure, members, phase)
+        _phase(figure, members, phase, named)
     figure.update_xaxes(title_text=_("FLOPs per byte moved"), type="log", tickformat="~s", dtick=1)
     lowest = min([p.flops_per_s / TERA for p in points], default=1.0)
     top = max(used.values()) / TERA
@@ -61,7 +62,24 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
     return finish(figure, HEIGHT)
 
 
-def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str) -> None:
+APART = (0.6, 0.2)
+"""Decades between two marks, across or up, from which on their names do not overlap."""
+
+
+def _names(members: list[OperatorPoint], named: list[tuple[float, float]]) -> list[str]:
+    """Names of the largest marks that stand clear of those in ``named``, which grows by them; else empty."""
+    out = []
+    for i, p in enumerate(members):
+        x, y = (float(np.log10(max(v, 1e-12))) for v in (p.intensity, p.flops_per_s / TERA))
+        clear = all(abs(x - a) > APART[0] or abs(y - b) > APART[1] for a, b in named)
+        shown = i < NAMED and clear
+        if shown:
+            named.append((x, y))
+        out.append(label(term_name(p.term)) if shown else "")
+    return out
+
+
+def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str, named: list[tuple[float, float]]) -> None:
     symbol = "circle" if phase == "decode" else "square"
     figure.add_scatter(
         x=[p.intensity for p in members],
@@ -74,7 +92,7 @@ def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str) -> None:
             "opacity": 0.85,
             "line": {"width": 1, "color": "white"},
         },
-        text=[label(term_name(p.term)) if i < NAMED else "" for i, p in enumerate(members)],
+        text=_names(members, named),
         textposition=[PLACES[phase == "decode"][i % NAMED] for i in range(len(members))],
         textfont={"size": 11},
         name=label(phases()[phase]),

@@ -123,9 +123,9 @@ def show_memory(plan: Plan, candidate: Candidate) -> None:
     if size.active_without_embedding < 0.9 * size.main:
         st.caption(
             _(
-                "A token passes through {active} of {total} parameters, but memory holds them all: "
-                "the next token may be routed to any expert."
-            ).format(active=billions(size.active), total=billions(size.main))
+                "A token passes through {active} of {total} parameters (the input embedding, where it is only looked "
+                "up, not among them), but memory holds them all: the next token may be routed to any expert."
+            ).format(active=billions(size.active_without_embedding), total=billions(size.main))
         )
     formulas.memory(candidate)
 

@@ -117,7 +117,7 @@ def _throughput(c: Candidate) -> Figure:
         _("Output tokens/s per GPU"),
         sig(c.output_tokens_per_s_per_gpu),
         span(interval_of(c, key)),
-        _("goodput {n} req/s").format(n=sig(c.goodput_rps)),
+        _("goodput {n} req/s").format(n=sig(c.goodput_rps, 4)),
         _(
             "Output tokens of the whole deployment over its GPUs. Goodput counts only the requests "
             "that meet every limit."

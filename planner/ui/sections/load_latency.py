@@ -16,7 +16,7 @@ from planner.ui.latex import num
 from planner.ui.numbers import NONE, count, duration, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
-from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means
+from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means, sizing_for
 from planner.ui.subject import Subject
 from planner.ui.words import latencies, percentiles
 
@@ -68,7 +68,7 @@ def _goodput(subject: Subject) -> None:
     shown = [
         Card(
             _("Goodput"),
-            _("{n} req/s").format(n=sig(good)),
+            _("{n} req/s").format(n=sig(good, 4)),
             _("{share} of all requests").format(share=percent(good / all_)) if all_ else "",
             _("Requests per second that meet every limit at once."),
         ),
@@ -161,15 +161,21 @@ def show_load(subject: Subject) -> None:
     limits = subject.scenario.slo.limits()
     held = curve.x[curve.meets]
     if subject.setup.rate_rps is not None:
-        st.markdown(
-            _(
+        good = percent(float(curve.good[np.argmin(np.abs(curve.x - 1.0))]))
+        sizing = sizing_for(subject)
+        if sizing is not None and sizing.carried_rps is not None:
+            text = _(
                 "Every limit holds up to **{share}** of the planned load. At the plan's load **{good}** of requests "
                 "meet all."
-            ).format(
-                share=percent(float(held.max()) if held.size else 0.0),
-                good=percent(float(curve.good[np.argmin(np.abs(curve.x - 1.0))])),
             )
-        )
+            share = f"{sig(100.0 * sizing.carried_rps / subject.setup.rate_rps, 4)} %"
+        else:
+            text = _(
+                "Of the loads drawn, every limit holds up to **{share}** of the planned one. At the plan's load "
+                "**{good}** of requests meet all."
+            )
+            share = percent(float(held.max()) if held.size else 0.0)
+        st.markdown(text.format(share=share, good=good))
         figure = by_share(curve, limits)
     else:
         st.markdown(

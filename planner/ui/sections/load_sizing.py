@@ -32,7 +32,7 @@ def show(subject: Subject) -> None:
     _show_day(subject, sizing)
     left, right = st.columns([3, 2], gap="large")
     with left:
-        _show_failures(sizing)
+        _show_failures(sizing, subject.scenario.reliability.spare_nodes)
     with right:
         _show_recovery(sizing.recovery)
 
@@ -133,7 +133,7 @@ def failures() -> dict[str, str]:
     return {"gpu": _("GPU"), "node": _("node"), "rack": _("rack")}
 
 
-def _show_failures(sizing: Sizing) -> None:
+def _show_failures(sizing: Sizing, spare_nodes: int) -> None:
     st.subheader(
         _("What if a GPU, a node or a rack fails?"),
         help=_("N + k: spares with which every limit still holds after so many failures at once."),
@@ -142,9 +142,11 @@ def _show_failures(sizing: Sizing) -> None:
     st.markdown(_failure_sentence(sizing.failures))
     st.dataframe(_failure_frame(sizing.failures), hide_index=True, alt=_("Spares by what fails"))
     st.caption(
-        _("Enough workers are up {share} of the time, with the spare nodes of the scenario.").format(
-            share=f"{100 * sizing.slo_availability:.4g} %"
-        )
+        (
+            _("Enough workers are up {share} of the time, with the spare nodes of the scenario.")
+            if spare_nodes
+            else _("Enough workers are up {share} of the time; the scenario has no spare nodes.")
+        ).format(share=f"{100 * sizing.slo_availability:.4g} %")
     )
 
 

@@ -83,10 +83,18 @@ def _frame(cells: list[Cell]) -> pd.DataFrame:
         {
             _("Input tokens"): [count(round(c.input_tokens)) for c in cells],
             _("Load"): [sig(c.load) for c in cells],
-            _("Separate pools save"): [None if c.saving is None else percent(c.saving) for c in cells],
+            _("Separate pools cost"): [None if c.saving is None else against(c.saving) for c in cells],
             _("What decides"): [sentence(c.reason) for c in cells],
         }
     )
+
+
+def against(saving: float) -> str:
+    """What separate pools cost against serving together."""
+    if abs(saving) < EQUAL:
+        return _("the same")
+    text = _("{share} less") if saving > 0 else _("{share} more")
+    return text.format(share=percent(abs(saving)))
 
 
 def answer(cells: list[Cell]) -> str:

@@ -101,8 +101,9 @@ def show_parameters(subject: Subject) -> None:
     if active < 0.9 * total and any(s.tensor_class == "routed_experts" for s in shares):
         st.markdown(
             _(
-                "A token passes through **{active}** of **{total}** parameters ({share}), but every expert has to be "
-                "resident, because the next token may be routed to any of them. Memory follows the total, "
+                "A token passes through **{active}** of **{total}** parameters ({share}; the input embedding, where "
+                "it is only looked up, not among them), but every expert has to be resident, because the next token "
+                "may be routed to any of them. Memory follows the total, "
                 "arithmetic follows the active part."
             ).format(active=billions(round(active)), total=billions(round(total)), share=percent(active / total))
         )

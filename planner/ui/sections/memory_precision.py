@@ -65,12 +65,19 @@ def show(subject: Subject) -> None:
         anchor=False,
     )
     st.markdown(
-        _("Weights take **{held}** over all GPUs of a worker, **{saved}** less than in 16 bits.").format(
-            held=gib(held / GIB), saved=gib(saved / GIB)
-        )
-        if saved > 0
-        else _("Weights take **{held}** over all GPUs of a worker, in 16 bits or more throughout.").format(
-            held=gib(held / GIB)
+        " ".join(
+            (
+                _("One copy of the model takes **{held}**, **{saved}** less than in 16 bits.").format(
+                    held=gib(held / GIB), saved=gib(saved / GIB)
+                )
+                if saved > 0
+                else _("One copy of the model takes **{held}**, in 16 bits or more throughout.").format(
+                    held=gib(held / GIB)
+                ),
+                _(
+                    "The fullest GPU of a worker holds **{own}** of weights, copies for data parallelism included."
+                ).format(own=gib(subject.candidate.memory_gib.weights)),
+            )
         )
     )
     st.plotly_chart(

@@ -45,9 +45,13 @@ def _rejection(plan: Plan, one: Rejection, place: int) -> None:
     _buttons(plan, one, f"rejected.{place}")
 
 
-def _buttons(plan: Plan, refused: Rejection | NearestMiss, key: str) -> None:
-    """One button a remedy: the scenario changes only when it is pressed."""
-    offered = remedies(plan.scenario, refused)
+def _buttons(plan: Plan, refused: Rejection | NearestMiss, key: str, said: set[str] | None = None) -> None:
+    """One button a remedy: the scenario changes only when it is pressed. Those in ``said`` are not offered again, and
+    those offered are added to it.
+    """
+    offered = [r for r in remedies(plan.scenario, refused) if said is None or r.label not in said]
+    if said is not None:
+        said.update(r.label for r in offered)
     if not offered:
         return
     with st.container(horizontal=True, gap="small"):
@@ -108,15 +112,17 @@ def show_misses(plan: Plan) -> None:
     if not plan.nearest_misses:
         return
     st.subheader(_("What comes nearest"), anchor=False)
+    said: set[str] = set()
     for i, m in enumerate(plan.nearest_misses, start=1):
         with st.container(border=True):
             st.markdown(
                 f"**{i}. {plain(node_label(m.node))} · {plain(m.layout.describe())} · {plain(servings()[m.serving])}**"
             )
             st.markdown(f"{plain(sentence(m.text))} {'' if says(m.text, m.needed) else need(m)}")
-            if m.fix:
+            if m.fix and m.fix not in said:
                 st.markdown(_(":material/build: **What would help:** {fix}").format(fix=plain(sentence(m.fix))))
-            _buttons(plan, m, f"miss.{i}")
+            _buttons(plan, m, f"miss.{i}", said)
+            said.add(m.fix or "")
     figure = misses_bar(plan.nearest_misses)
     if figure is not None:
         st.plotly_chart(figure, config=CONFIG, key="misses", alt=_("Needed and available of the nearest misses"))

@@ -11,6 +11,9 @@ from planner.ui.numbers import duration
 from planner.ui.sidebar.form import Form, columns
 from planner.ui.words import latencies, objectives, percentiles
 
+BELOW = -1e9
+"""Least number that the field takes: what is not above 0 is refused with the reason, not silently by the browser."""
+
 
 def show(form: Form) -> None:
     """Latency limits, completion rate, objective."""
@@ -44,7 +47,7 @@ def _limit(form: Form, metric: str) -> None:
             f"slo.{metric}.limit",
             _("{short}, ms").format(short=short),
             f"{label}. {help}",
-            low=1e-3,
+            low=BELOW,
             step=100.0 if metric in ("ttft_ms", "e2e_ms") else 5.0,
             optional=_("no limit"),
         )
