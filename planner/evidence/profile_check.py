@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,45 +11,34 @@ from planner.catalog.loader import data_root
 from planner.errors import InputError
 from planner.evidence.evidence_table import RUNS_FILE, read_evidence
 from planner.evidence.profile_overlay import Overlay, Shift
-from planner.evidence.run_reading import architecture_name
 from planner.units import MILLISECOND
 
-FEW_RUNS = 4
-"""A deployment with fewer runs has no median of its own (as in profile_prior.yaml)."""
-
-
-class Bound(NamedTuple):
-    """Range of measured over predicted in the shipped evidence: medians of deployments, and single runs."""
-
-    usual_low: float
-    usual_high: float
-    least: float
-    most: float
+FAR = 3.0
+"""Standard deviations of held-out runs of the same distance beyond which a shift is worth a warning."""
+WIDER = 1.02
+"""An interval that grows by less is as wide as before."""
 
 
 @lru_cache(maxsize=1)
-def bounds() -> Mapping[str, Bound]:
-    """By metric (ttft, tpot), from the runs in ``hardware_db/efficiency/evidence_runs.csv.gz`` without speculation."""
+def bounds() -> Mapping[str, tuple[float, float]]:
+    """Least and most of measured over predicted by metric (ttft, tpot), over the single runs behind the coefficients.
+
+    From ``hardware_db/efficiency/evidence_runs.csv.gz``, without speculative decoding.
+    """
     table = read_evidence(data_root() / "hardware_db" / "efficiency" / RUNS_FILE)
-    text = table.runs.text
-    names = zip(text["model"], text["gpu"], text["engine"], strict=True)
-    keys = np.array(["|".join((architecture_name(m), gpu, engine)) for m, gpu, engine in names])
-    found: dict[str, Bound] = {}
+    found: dict[str, tuple[float, float]] = {}
     for metric in ("ttft", "tpot"):
         ratio = table.runs[f"{metric}_ms"] / table.predicted[f"{metric}_ms"]
-        known = table.comparable & np.isfinite(ratio) & (ratio > 0)
-        ratio, groups = ratio[known], keys[known]
-        chosen = [ratio[groups == key] for key in np.unique(groups)]
-        medians = [float(np.median(r)) for r in chosen if r.size >= FEW_RUNS]
-        found[metric] = Bound(min(medians), max(medians), float(ratio.min()), float(ratio.max()))
+        ratio = ratio[table.comparable & np.isfinite(ratio) & (ratio > 0)]
+        found[metric] = float(ratio.min()), float(ratio.max())
     return found
 
 
 def check_shifts(overlay: Overlay) -> list[str]:
-    """A warning for every metric that is further off than the median of any deployment behind the coefficients, and
-    for every interval that its runs widen.
+    """A warning for every metric that is :data:`FAR` off, and for every interval that its runs widen.
 
-    Raises InputError where one is further off than any single run there: another unit or another deployment.
+    Raises InputError where one is further off than any single run behind the coefficients: that is another unit or
+    another deployment.
     """
     notes: list[str] = []
     for deployment in overlay.deployments:
@@ -61,25 +49,22 @@ def check_shifts(overlay: Overlay) -> list[str]:
 
 
 def _distance(metric: str, shift: Shift, where: str) -> str:
-    bound = bounds().get(metric)
-    if bound is None:
-        return ""
     given = f"measured / predicted {shift.median_ratio:.3g}"
-    if not bound.least <= shift.median_ratio <= bound.most:
-        unit = ""
-        if shift.median_ratio < bound.least and bound.usual_low <= shift.median_ratio / MILLISECOND <= bound.usual_high:
-            unit = " (as if seconds stood in a column of milliseconds)"
-        allowed = f"{bound.least:.2g} to {bound.most:.3g}, the range of all runs behind the coefficients"
-        raise InputError(where, given, f"{allowed}; see to the unit, the layout and the precision{unit}")
-    if bound.usual_low <= shift.median_ratio <= bound.usual_high:
+    least, most = bounds().get(metric, (0.0, np.inf))
+    if not least <= shift.median_ratio <= most:
+        # Within the range of runs once a thousandfold is taken away.
+        unit = least <= shift.median_ratio / MILLISECOND <= most
+        hint = " (as if seconds stood in a column of milliseconds)" if unit and shift.median_ratio < least else ""
+        allowed = f"{least:.2g} to {most:.3g}, the range of all runs behind the coefficients"
+        raise InputError(where, given, f"{allowed}; see to the unit, the layout and the precision{hint}")
+    factor = float(np.exp(FAR * shift.prior_log_spread))
+    if 1.0 / factor <= shift.median_ratio <= factor:
         return ""
-    usual = f"{bound.usual_low:.2g} to {bound.usual_high:.2g}"
-    return (
-        f"{where}: {given}, further off than any deployment behind the coefficients ({usual}); see to unit and layout"
-    )
+    usual = f"{1.0 / factor:.2g} to {factor:.2g}, three times the spread of runs held out of the fit at this distance"
+    return f"{where}: {given} lies outside {usual}; see to the unit, the layout and the precision"
 
 
 def _width(shift: Shift, where: str) -> str:
-    if shift.log_spread <= shift.prior_log_spread:
+    if shift.log_spread <= WIDER * shift.prior_log_spread:
         return ""
     return f"{where}: the interval widens, for your runs scatter more than those behind the coefficients did"

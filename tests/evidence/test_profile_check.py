@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from planner.cli import run
 from planner.errors import InputError
-from planner.evidence.profile_check import bounds, check_shifts
+from planner.evidence.profile_check import FAR, bounds, check_shifts
 from planner.evidence.profile_overlay import Deployment, Overlay, Shift
 
 HEADER = "model,gpu,engine,input_tokens,output_tokens,concurrency,tp,linear_precision,ttft_ms,tpot_ms\n"
@@ -19,18 +20,22 @@ def overlay(ratio: float, spread: float = 0.1, prior: float = 0.2, metric: str =
     return Overlay("n", "s", "2026-11-30", (Deployment("m", "h100-sxm", "vllm", {metric: shift}),))
 
 
-def test_bounds_enclose_one_and_each_other() -> None:
-    for bound in bounds().values():
-        assert bound.least <= bound.usual_low < 1.0 < bound.usual_high <= bound.most
+def test_bounds_enclose_what_the_prediction_says() -> None:
+    assert bounds().keys() == {"ttft", "tpot"}
+    for least, most in bounds().values():
+        assert 0.0 < least < 1.0 < most
 
 
 @pytest.mark.parametrize("metric", ["ttft", "tpot"])
-def test_what_no_run_showed_is_refused_and_what_no_deployment_showed_is_warned_of(metric: str) -> None:
-    bound = bounds()[metric]
-    assert check_shifts(overlay(1.0, metric=metric)) == []
-    (note,) = check_shifts(overlay(1.001 * bound.usual_high, metric=metric))
-    assert "further off than any deployment" in note
-    for ratio in (1.001 * bound.most, 0.999 * bound.least):
+def test_what_no_run_showed_is_refused_and_what_is_far_is_warned_of(metric: str) -> None:
+    least, most = bounds()[metric]
+    limit = math.exp(FAR * 0.2)
+    assert (
+        check_shifts(overlay(0.99 * limit, metric=metric)) == check_shifts(overlay(1.01 / limit, metric=metric)) == []
+    )
+    (note,) = check_shifts(overlay(1.01 * limit, metric=metric))
+    assert "outside 0.55 to 1.8, three times the spread" in note
+    for ratio in (1.001 * most, 0.999 * least):
         with pytest.raises(InputError, match="behind the coefficients"):
             check_shifts(overlay(ratio, metric=metric))
     with pytest.raises(InputError, match="seconds stood in a column of milliseconds"):
