@@ -33,8 +33,10 @@ def has_dense_layers(spec: ModelSpec) -> bool:
 
 
 def whole_dense_gib(d: Deployment, role: Role) -> float:
-    """GiB by which a rank with whole dense MLPs and a head split over attention TP exceeds the plan's memory.
+    """GiB by which a rank of SGLang under attention DP exceeds the plan's memory, with the flags that exports give it.
 
+    Dense MLPs are whole (--moe-dense-tp-size 1), the head is split over attention TP (--enable-dp-lm-head), and the
+    embedding is whole anyway (sglang/srt/models: VocabParallelEmbedding(enable_tp=not is_dp_attention_enabled())).
     0 where the memory of the plan's engine holds them so. Of a pipeline, all stages together.
     """
     memory = engine_memory(d.plan.scenario.engine.name)
@@ -51,7 +53,8 @@ def whole_dense_gib(d: Deployment, role: Role) -> float:
         redundant_experts=one * role.layout.redundant_experts,
         vocab_padding_rows=memory.vocab_padding_rows,
     )
-    whole = {"dense_mlp": replace(planned, dense=one), "head": replace(planned, dense=planned.tp)}
+    alone = replace(planned, dense=one)
+    whole = {"dense_mlp": alone, "embedding": alone, "head": replace(planned, dense=planned.tp)}
     more = 0.0
     for tensor in tensors(d.spec):
         if tensor.part == "main" and tensor.tensor_class in whole:

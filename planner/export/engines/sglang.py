@@ -95,9 +95,9 @@ def _local_notes(d: Deployment, role: Role, dense: bool) -> Iterator[str]:
         )
     more = whole_dense_gib(d, role)
     if more > 0:
-        held = "dense MLPs whole and " if dense else ""
+        held = "dense MLPs, embedding" if dense else "the embedding"
         yield (
-            f"With {held}the head inside a replica a rank holds {more:.1f} GiB more weights than the plan's memory, "
+            f"With {held} and head inside a replica a rank holds {more:.1f} GiB more weights than the plan's memory, "
             f"which splits them over all {role.ranks} ranks: its KV cache is that much smaller."
         )
 
