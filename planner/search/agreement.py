@@ -178,13 +178,21 @@ def _compared(case: Case, requests: int, seed: int, catalog: Catalog) -> Compare
         question = with_trace(question, trace)
     first = _candidate(case, question, catalog)
     limits = {m: {SLO_PERCENTILE: v} for m in ("ttft_ms", "tpot_ms") if (v := _worst(first, m)) is not None}
-    asked = Scenario.from_dict({**question.to_dict(), "slo": limits})
+    asked = _judged(case, question, limits, first)
     candidate = _candidate(case, asked, catalog)
     answer = replay_scenario(asked, trace=trace, candidate=candidate, seed=seed, catalog=catalog)
     closed = predicted(candidate)
     for key in ("throughput_rps", "goodput_rps"):
         closed[key] = (closed[key] or 0.0) * answer.replayed.offered_rps / rate
     return Compared(case, answer.deployment, rate, answer.replayed.summary(), closed, _outside(candidate))
+
+
+def _judged(case: Case, question: Scenario, limits: dict[str, dict[str, float]], first: Candidate) -> Scenario:
+    """The question with limits; on a given layout they judge the deployment of ``first`` and choose no other steps."""
+    data = question.to_dict()
+    if case.serving == "agg":
+        data["engine"]["options"] = {"max_num_batched_tokens": first.settings.max_num_batched_tokens}
+    return Scenario.from_dict({**data, "slo": limits})
 
 
 def _worst(c: Candidate, metric: str) -> float | None:

@@ -328,7 +328,8 @@ def _mixture(
     together = work.steps.seconds(weight, work.rest(1.0 + others))
     alone = work.steps.seconds(own, np.zeros_like(own))
     # every point stands for both: a prompt that finds a worker free, and one that waits
-    wait = scale * left + 2.0 * apart * u[1]
+    usual = np.sum(bias * left, axis=1, keepdims=True) / np.maximum(bias.sum(axis=1, keepdims=True), 1e-300)
+    wait = (scale + apart / np.maximum(usual, 1e-300)) * left  # ``apart`` is waited for the rest of a step as well
     whole = wait + scale * (together - alone) + alone
     waits = chance[:, None] * bias / np.maximum(bias.sum(axis=1, keepdims=True), 1e-300)
     free = np.broadcast_to((1.0 - chance[:, None]) / POINTS, (n, POINTS))
