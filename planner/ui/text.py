@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable
 from typing import get_args
 
 from planner.scenario.schema import EngineName
+from planner.ui.i18n import _
 from planner.ui.phrases import translated
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-!|~$:&])")
@@ -56,3 +58,13 @@ def sentence(text: str) -> str:
 def lowered(text: str) -> str:
     """``text`` with a small first letter, to stand inside a sentence; abbreviations stay."""
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def listed(items: Iterable[str]) -> str:
+    """Several things in a row, as the language separates them."""
+    return _(", ").join(items)
+
+
+def pair(name: str, text: str) -> str:
+    """What something is called, and what is said of it."""
+    return _("{name}: {text}").format(name=name, text=text)

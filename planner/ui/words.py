@@ -190,7 +190,7 @@ def operators() -> dict[str, str]:
         "prefill_mla": _("Prompt attention (MLA)"),
         "decode_mla": _("Decode attention (MLA)"),
         "mla_bmm": _("Latent projections (MLA)"),
-        "moe": _("Experts"),
+        "moe": _("Expert layers"),
         "moe_deepep_prefill": _("Experts behind dispatch, prompts"),
         "moe_deepep_decode": _("Experts behind dispatch, decode"),
         "all_reduce": _("All-reduce"),

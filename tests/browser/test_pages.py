@@ -70,3 +70,17 @@ def test_ranks_are_coloured_by_another_group(contexts, address):
     page.get_by_text("each keeps the attention of its own requests").wait_for()
     assert page.get_by_test_id("stException").count() == 0
     page.close()
+
+
+def test_nothing_is_fetched_from_outside(contexts, address):
+    """Icons and fonts come with the app: an installation without internet looks the same."""
+    page = contexts(1440, 1000, "light").new_page()
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url))
+    page.set_default_timeout(ANSWERED_WITHIN_MS)
+    page.goto(address)
+    page.get_by_test_id("stMetric").first.wait_for()
+    settled(page)
+    page.close()
+    assert asked
+    assert [u for u in asked if not u.startswith((address, address.replace("http", "ws"), "data:", "blob:"))] == []

@@ -112,3 +112,14 @@ def test_impossible_prefixes_are_refused(change: dict[str, Any], message: str) -
     data["workload"]["prefix_reuse"] |= change
     with pytest.raises(InputError, match=message):
         plan(Scenario.from_dict(data))
+
+
+def test_a_hit_rate_beside_shared_prefixes_is_said_not_to_count() -> None:
+    """The shared prefixes give 14 %, whatever rate is written beside them; a plan's own scenario says nothing new."""
+    question = scenario(5)
+    work = question.workload.model_copy(update={"prefix_hit_rate": 0.9})
+    answer = plan(question.model_copy(update={"workload": work}))
+    said = [a for a in answer.assumptions if a.startswith("prefix_hit_rate 90.0% is not used")]
+    assert len(said) == 1
+    again = plan(answer.scenario)
+    assert not [a for a in again.assumptions if "is not used" in a]

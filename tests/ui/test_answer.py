@@ -29,7 +29,7 @@ def test_the_question_in_one_line(scenario):
 def test_five_figures_with_interval_limit_and_mark(plan):
     cost, rate, ttft, tpot, memory = headline.figures(plan.candidates[0])
     assert (cost.value, cost.chip, cost.met) == ("$0.462", "0.397–0.522", None)
-    assert rate.note == "goodput 1,610 req/s"
+    assert rate.note == "goodput 1,605 req/s"
     assert (ttft.value, ttft.note, ttft.met) == ("1.39 s", "limit 5.00 s", True)
     assert (tpot.chip, tpot.met) == ("43.1 ms–56.3 ms", True)
     assert tpot.marks == ("dispatch over 18 nodes is extrapolated from 9",)

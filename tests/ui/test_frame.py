@@ -215,3 +215,9 @@ def test_a_model_by_its_numbers_is_worked_out(app, planned):
     button(app, "Work it out").click().run()
     assert not app.exception
     assert any("my-model" in s.value.replace("\\", "") for s in app.success)
+
+
+def test_a_limit_that_is_not_above_zero_is_refused_with_the_reason(app):
+    limit(app).set_value(-3.0).run()
+    assert not app.exception
+    assert any("slo.tpot_ms" in e.value.replace("\\", "") and "must be at least" in e.value for e in app.error)

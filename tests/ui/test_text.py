@@ -2,7 +2,8 @@
 
 import pytest
 
-from planner.ui.text import label, plain, sentence, wrapped
+from planner.ui import i18n
+from planner.ui.text import label, listed, pair, plain, sentence, wrapped
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,12 @@ def test_sentences_start_and_end():
     assert sentence("vllm has no runs") == "vllm has no runs."
     assert sentence("Done.") == "Done."
     assert sentence("") == ""
+
+
+def test_lists_and_pairs_take_the_marks_of_the_language():
+    assert (listed(["a", "b"]), pair("a", "b")) == ("a, b", "a: b")
+    i18n.use("zh")
+    try:
+        assert (listed(["a", "b"]), pair("a", "b")) == ("a、b", "a：b")
+    finally:
+        i18n.use(i18n.DEFAULT)

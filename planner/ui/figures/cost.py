@@ -80,7 +80,7 @@ def power_bars(power: Power) -> go.Figure:
     rows = (_("drawn on average"), _("to provision"))
     figure = go.Figure()
     for name, average, provisioned, colour in (
-        (_("GPUs"), power.gpus_w, power.gpus_provisioned_w, palette.BLUE),
+        (_("power of GPUs"), power.gpus_w, power.gpus_provisioned_w, palette.BLUE),
         (_("rest of the nodes"), power.rest_w, power.rest_provisioned_w, palette.AMBER),
         (_("cooling and distribution"), power.facility_w, power.facility_provisioned_w, palette.SKY),
     ):

@@ -45,7 +45,7 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
             )
             + "<extra></extra>",
         )
-    named: list[tuple[float, float]] = []
+    named = _names(points)
     for phase in dict.fromkeys(p.phase for p in points):
         members = sorted((p for p in points if p.phase == phase), key=lambda p: -p.ms)
         _phase(figure, members, phase, named)
@@ -66,20 +66,20 @@ APART = (0.6, 0.2)
 """Decades between two marks, across or up, from which on their names do not overlap."""
 
 
-def _names(members: list[OperatorPoint], named: list[tuple[float, float]]) -> list[str]:
-    """Names of the largest marks that stand clear of those in ``named``, which grows by them; else empty."""
-    out = []
-    for i, p in enumerate(members):
+def _names(points: tuple[OperatorPoint, ...]) -> dict[tuple[str, str], str]:
+    """Names by (phase, term) of the marks that take most of their step and stand clear of each other's names."""
+    at: list[tuple[float, float]] = []
+    named: dict[tuple[str, str], str] = {}
+    for p in sorted(points, key=lambda p: -p.share):
         x, y = (float(np.log10(max(v, 1e-12))) for v in (p.intensity, p.flops_per_s / TERA))
-        clear = all(abs(x - a) > APART[0] or abs(y - b) > APART[1] for a, b in named)
-        shown = i < NAMED and clear
-        if shown:
-            named.append((x, y))
-        out.append(label(term_name(p.term)) if shown else "")
-    return out
+        clear = all(abs(x - a) > APART[0] or abs(y - b) > APART[1] for a, b in at)
+        if clear and sum(phase == p.phase for phase, _term in named) < NAMED:
+            at.append((x, y))
+            named[(p.phase, p.term)] = label(term_name(p.term))
+    return named
 
 
-def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str, named: list[tuple[float, float]]) -> None:
+def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str, named: dict[tuple[str, str], str]) -> None:
     symbol = "circle" if phase == "decode" else "square"
     figure.add_scatter(
         x=[p.intensity for p in members],
@@ -92,7 +92,7 @@ def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str, named: l
             "opacity": 0.85,
             "line": {"width": 1, "color": "white"},
         },
-        text=_names(members, named),
+        text=[named.get((p.phase, p.term), "") for p in members],
         textposition=[PLACES[phase == "decode"][i % NAMED] for i in range(len(members))],
         textfont={"size": 11},
         name=label(phases()[phase]),

@@ -13,7 +13,7 @@ from planner.ui.i18n import _
 from planner.ui.numbers import count, dollars, duration, exact, gib, percent, sig, span
 from planner.ui.sections import formulas
 from planner.ui.sections.reasons import grouped_marks
-from planner.ui.text import lowered, plain, sentence
+from planner.ui.text import lowered, pair, plain, sentence
 from planner.ui.words import (
     arrival_kinds,
     deployment,
@@ -142,7 +142,7 @@ def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
         duration(value),
         None if inside is None else f"{duration(inside.low80)}–{duration(inside.high80)}",
         limit_text(check) if check else _("no limit"),
-        f"{short}: {meaning}",
+        pair(short, meaning),
         None if check is None else all(k.met for k in checks),
         sure=all(k.met_at_80 is not False for k in checks),
         marks=_marks(c, metric),
@@ -193,7 +193,7 @@ def _marks(c: Candidate, *subjects: str) -> tuple[str, ...]:
     own = tuple(m.text for m in c.evidence.marks if m.subject in subjects)
     if own or "memory_gib" in subjects or not c.evidence.extrapolated:
         return own
-    return tuple(f"{what}: {why}" for what, why in grouped_marks(c.evidence.marks)[:1])
+    return tuple(pair(what, why) for what, why in grouped_marks(c.evidence.marks)[:1])
 
 
 def _metric(figure: Figure) -> None:

@@ -23,6 +23,7 @@ from planner.ui.sections.how import how
 from planner.ui.sections.layout_data import OperatorPoint, default_copies, hot_experts, moe_of, operator_points
 from planner.ui.state import PREFIX
 from planner.ui.subject import Subject
+from planner.ui.text import listed
 from planner.ui.words import bounds, phases, term_name
 from planner.units import TERA
 
@@ -155,7 +156,7 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
     )
     st.caption(
         _("Colours: what limits it — {names}. Roofs of {gpu}: dense peaks and memory bandwidth.").format(
-            names=", ".join(bounds()[b] for b in dict.fromkeys(p.bound for p in points if p.bound)), gpu=device.name
+            names=listed(bounds()[b] for b in dict.fromkeys(p.bound for p in points if p.bound)), gpu=device.name
         )
     )
     st.dataframe(

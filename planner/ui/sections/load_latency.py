@@ -18,6 +18,7 @@ from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means, sizing_for
 from planner.ui.subject import Subject
+from planner.ui.text import listed
 from planner.ui.words import latencies, percentiles
 
 
@@ -112,7 +113,7 @@ def _frame(subject: Subject) -> pd.DataFrame:
     for p, name in percentiles().items():
         if any(p in v for v in rows.values()):
             data[_("{percentile}, ms").format(percentile=name)] = [v.get(p) for v in rows.values()]
-    data[_("Limit")] = [", ".join(limits.get(m, [])) or _("none") for m in rows]
+    data[_("Limit")] = [listed(limits.get(m, [])) or _("none") for m in rows]
     return pd.DataFrame(data)
 
 

@@ -19,6 +19,7 @@ from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import sizing_for
 from planner.ui.subject import Subject
+from planner.ui.text import listed
 from planner.ui.words import percentiles, reserves
 
 
@@ -161,7 +162,7 @@ def _failure_sentence(plans: tuple[FailurePlan, ...]) -> str:
         what=names[first.failure], n=count(first.spare_nodes)
     )
     if held:
-        return text + " " + _("The plan survives the loss of: {names}.").format(names=", ".join(held))
+        return text + " " + _("The plan survives the loss of: {names}.").format(names=listed(held))
     return text
 
 
@@ -256,7 +257,7 @@ def show_admission(subject: Subject) -> None:
 
 
 def _policy_frame(policy: AdmissionPolicy) -> pd.DataFrame:
-    held = ", ".join(
+    held = listed(
         _("priority {p}: {share}").format(p=p, share=percent(share)) for p, share in sorted(policy.held_back.items())
     )
     rows = {

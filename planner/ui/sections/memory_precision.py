@@ -15,6 +15,7 @@ from planner.ui.numbers import NONE, gib
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import ClassRow, precision_rows
 from planner.ui.subject import Subject
+from planner.ui.text import listed, pair
 from planner.ui.words import precision_classes
 from planner.units import GIB
 
@@ -138,7 +139,7 @@ def _frame(rows: tuple[ClassRow, ...]) -> pd.DataFrame:
             _("Published in"): [r.published for r in rows],
             _("GiB"): [r.bytes / GIB for r in rows],
             _("Saved, GiB"): [r.saved_bytes / GIB for r in rows],
-            _("Sensitivity"): [f"{levels()[r.level]}: {why[r.tensor_class]}" for r in rows],
-            _("Checks owed"): [", ".join(owed[c] for c in r.checks) for r in rows],
+            _("Sensitivity"): [pair(levels()[r.level], why[r.tensor_class]) for r in rows],
+            _("Checks owed"): [listed(owed[c] for c in r.checks) for r in rows],
         }
     )

@@ -13,7 +13,7 @@ from planner.ui.figures.misses import misses_bar
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, quantity, sig
 from planner.ui.remedies import remedies
-from planner.ui.text import lowered, plain, sentence
+from planner.ui.text import listed, lowered, plain, sentence
 from planner.ui.words import node_label, operators, reason_name, servings, subject_name, term_name
 
 _CURVE = "operator curve "
@@ -159,7 +159,7 @@ def grouped_marks(marks: Iterable[Mark]) -> list[tuple[str, str]]:
         else:
             groups.setdefault((mark.subject, mark.text), []).append(subject_name(mark.subject))
     return [
-        (_("Times of {names}").format(names=", ".join(dict.fromkeys(names))) if kind == _CURVE else names[0], why)
+        (_("Times of {names}").format(names=listed(dict.fromkeys(names))) if kind == _CURVE else names[0], why)
         for (kind, why), names in groups.items()
     ]
 
