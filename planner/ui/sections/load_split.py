@@ -16,6 +16,11 @@ from planner.ui.subject import Subject
 from planner.ui.text import sentence
 from planner.ui.words import serving_help
 
+WRAPPED_PX = 76
+"""Height of a row whose sentence takes three lines."""
+NARROW = ("Input tokens", "Load", "Separate pools cost")
+"""Columns that leave the room to the sentence."""
+
 
 def show(subject: Subject) -> None:
     """A button, then the map; it takes two plans a cell."""
@@ -58,7 +63,15 @@ def show(subject: Subject) -> None:
         alt=_("What separate pools save, by prompt length and load"),
     )
     with st.expander(_("What decides, cell by cell"), key="load.split.reasons"):
-        st.dataframe(_frame(cells), hide_index=True, placeholder=NONE, alt=_("What decides, cell by cell"))
+        narrow = {_(name): st.column_config.TextColumn(width="small") for name in NARROW}
+        st.dataframe(
+            _frame(cells),
+            hide_index=True,
+            placeholder=NONE,
+            row_height=WRAPPED_PX,
+            column_config=narrow | {_("What decides"): st.column_config.TextColumn(width="large")},
+            alt=_("What decides, cell by cell"),
+        )
     how(
         "load.split",
         {
