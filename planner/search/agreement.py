@@ -188,9 +188,11 @@ def _compared(case: Case, requests: int, seed: int, catalog: Catalog) -> Compare
 
 
 def _judged(case: Case, question: Scenario, limits: dict[str, dict[str, float]], first: Candidate) -> Scenario:
-    """The question with limits; on a given layout they judge the deployment of ``first`` and choose no other steps."""
+    """The question with limits; on a given layout they judge the deployment of ``first`` and choose no other: neither
+    other steps nor the rest of a node, which costs nothing more."""
     data = question.to_dict()
     if case.serving == "agg":
+        data["hardware"]["candidates"] = [{"node": case.node, "gpus": first.gpus}]
         data["engine"]["options"] = {"max_num_batched_tokens": first.settings.max_num_batched_tokens}
     return Scenario.from_dict({**data, "slo": limits})
 
