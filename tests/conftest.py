@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+# As the command line does, before NumPy is loaded: what runs here and in processes started from here agrees to the last
+# digit only with the same number of BLAS threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from pathlib import Path
 from typing import TYPE_CHECKING
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page
 
 
 def limit(page: Page, metric: str) -> Locator:
-    return page.get_by_role("spinbutton", name=f"{metric}, ms")
+    """The number of a limit, in either language."""
+    return page.get_by_role("spinbutton", name=re.compile(f"^{metric}(, ms|（ms）)$"))
 
 
 def answer(page: Page) -> str:
