@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +10,7 @@ from numpy.typing import NDArray
 from planner.layout.enumeration import enumerate_layouts
 from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget, memory_budget
+from planner.search.blocks import in_blocks
 from planner.search.grids import chunk_grid, operating_points, step_grid
 from planner.search.judge import judge
 from planner.search.loaded import (
@@ -39,11 +37,6 @@ from planner.serving.worker import Scheduling, aggregated_worker
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-R = TypeVar("R")
-
-BLOCK = 32_768
-"""Candidates evaluated at a time: arrays of a block stay near the core, calls are few beside the arithmetic."""
-THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -231,16 +224,6 @@ def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
     worker = aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.step_traffic, scheduling)
     return worker.loop, held_by(budget), stage_of(worker, slots)
-
-
-def in_blocks(n: int, evaluate: Callable[[IntArray], R]) -> list[R]:
-    """``evaluate`` on consecutive blocks of row positions, two at a time; results in order."""
-    starts = range(0, max(n, 1), BLOCK)
-    blocks = [np.arange(a, min(a + BLOCK, n)) for a in starts]
-    if len(blocks) == 1:
-        return [evaluate(blocks[0])]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(evaluate, blocks))
 
 
 def aggregated_deployments(

@@ -16,11 +16,11 @@ from planner.search.aggregated import (
     budget_of,
     chunks,
     held_by,
-    in_blocks,
     overlap_choices,
     under_load,
     uses_deepep,
 )
+from planner.search.blocks import in_blocks
 from planner.search.grids import operating_points
 from planner.search.judge import judge
 from planner.search.loaded import Loaded, decode_load, slopes, stream_cv

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.roofline.step import StepWork
+from planner.search.blocks import in_blocks
 from planner.search.setup import Setup
 from planner.search.table import Workers
 from planner.serving.by_token import by_token
@@ -152,11 +153,14 @@ def slopes(s: Setup, w: Workers, step_s: Array, stride: int) -> Array:
         slope[there] = (step_s[at] - step_s)[there] / gap[there]
     single = np.flatnonzero(np.isnan(slope))
     if single.size:
-        few = w.take(single)
-        more = few.concurrency * 1.1
-        how = (few.two_batch, few.deepep)
-        faster = decode_times(w.hardware.ctx, few.layouts, more, s.step_traffic, *how).total
-        slope[single] = (faster - step_s[single]) / (more - few.concurrency)
+
+        def with_more(rows: IntArray) -> Array:
+            few = w.take(single[rows])
+            more, how = few.concurrency * 1.1, (few.two_batch, few.deepep)
+            longer = decode_times(w.hardware.ctx, few.layouts, more, s.step_traffic, *how).total
+            return np.asarray((longer - step_s[single[rows]]) / (more - few.concurrency))
+
+        slope[single] = np.concatenate(in_blocks(single.size, with_more))
     return np.maximum(slope, 0.0)
 
 

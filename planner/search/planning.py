@@ -16,8 +16,9 @@ from planner.errors import InputError
 from planner.layout.layouts import Layouts
 from planner.scenario.identity import identity_of
 from planner.scenario.schema import NodeChoice, Scenario
-from planner.search.aggregated import THREADS, Fitting, aggregated_deployments, fitting_layouts
+from planner.search.aggregated import Fitting, aggregated_deployments, fitting_layouts
 from planner.search.assumptions import assumptions
+from planner.search.blocks import THREADS
 from planner.search.candidate import candidates, serves_nothing
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.headline import deployment

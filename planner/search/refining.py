@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.replay.settings import scheduler_kind
 from planner.roofline.step import StepWork, step_times
-from planner.search.aggregated import THREADS
+from planner.search.blocks import THREADS
 from planner.search.judge import judge
 from planner.search.loaded import limits_s
 from planner.search.ranking import objective
