@@ -320,24 +320,29 @@ def _apart(c: _Common) -> RunTerms:
     layouts = c.layouts()
     concurrency = c.runs["concurrency"][c.rows]
     slots = c.slots(layouts, concurrency)
-    decode_step = decode_work(np.minimum(concurrency, slots), layouts, c.traffic)
-    decode = step_times(c.ctx, layouts, decode_step, *_flags(layouts, c.ctx))
-    work, chunks, prompts = prefill_pool_steps(layouts, c.traffic, c.budget)
-    prefill = step_times(c.ctx, layouts, work, *_flags(layouts, c.ctx))
-    return c.terms(
-        decode=_phase(decode, layouts, decode_step, c.ctx),
-        prefill=_phase(prefill, layouts, work, c.ctx),
-        wave=_phase(prefill, layouts, work, c.ctx),
-        concurrency=concurrency,
-        slots=slots,
-        chunks=chunks * c.options["prompts_apart"],
-        prompts_per_step=prompts,
-        group_prompts=prompts,
-        most_prompts=prompts,
-        poll_steps=np.ones(c.rows.size),
-        pause=np.ones(c.rows.size, dtype=bool),
-        prefill_servers=concurrency,
-    )
+    steps = _separate_steps(c, layouts, layouts, np.minimum(concurrency, slots))
+    steps["chunks"] = steps["chunks"] * c.options["prompts_apart"]
+    return c.terms(concurrency=concurrency, slots=slots, prefill_servers=concurrency, **steps)
+
+
+def _separate_steps(c: _Common, prefill_layouts: Layouts, decode_layouts: Layouts, running: Array) -> dict[str, Any]:
+    """Terms of decode steps of ``running`` requests and of steps that carry prompts alone."""
+    decode_step = decode_work(running, decode_layouts, c.traffic)
+    decode = step_times(c.ctx, decode_layouts, decode_step, *_flags(decode_layouts, c.ctx))
+    work, chunks, prompts = prefill_pool_steps(prefill_layouts, c.traffic, c.budget)
+    times = step_times(c.ctx, prefill_layouts, work, *_flags(prefill_layouts, c.ctx))
+    prefill = _phase(times, prefill_layouts, work, c.ctx)
+    return {
+        "decode": _phase(decode, decode_layouts, decode_step, c.ctx),
+        "prefill": prefill,
+        "wave": prefill,
+        "chunks": chunks,
+        "prompts_per_step": prompts,
+        "group_prompts": prompts,
+        "most_prompts": prompts,
+        "poll_steps": np.ones(c.rows.size),
+        "pause": np.ones(c.rows.size, dtype=bool),
+    }
 
 
 def _aggregated(c: _Common) -> RunTerms:
@@ -372,21 +377,10 @@ def _disaggregated(c: _Common) -> RunTerms:
     concurrency = c.runs["concurrency"][c.rows]
     slots = c.slots(decode_layouts, concurrency / workers["decode"])
     running = np.minimum(concurrency / workers["decode"], slots)
-    decode_step = decode_work(running, decode_layouts, c.traffic)
-    decode = step_times(c.ctx, decode_layouts, decode_step, *_flags(decode_layouts, c.ctx))
-    work, chunks, prompts = prefill_pool_steps(prefill_layouts, c.traffic, c.budget)
-    prefill = step_times(c.ctx, prefill_layouts, work, *_flags(prefill_layouts, c.ctx))
+    steps = _separate_steps(c, prefill_layouts, decode_layouts, running)
     return c.terms(
-        decode=_phase(decode, decode_layouts, decode_step, c.ctx),
-        prefill=_phase(prefill, prefill_layouts, work, c.ctx),
-        wave=_phase(prefill, prefill_layouts, work, c.ctx),
         concurrency=concurrency,
         slots=slots * workers["decode"],
-        chunks=chunks,
-        prompts_per_step=prompts,
-        group_prompts=prompts,
-        most_prompts=prompts,
-        poll_steps=np.ones(c.rows.size),
-        pause=np.ones(c.rows.size, dtype=bool),
-        prefill_servers=workers["prefill"] * prompts,
+        prefill_servers=workers["prefill"] * steps["prompts_per_step"],
+        **steps,
     )
