@@ -187,9 +187,7 @@ def _coefficients(values: dict[str, float], from_version: str = "0.0") -> Fitted
 
 def _activation(run: _Run, fitted: Fitted) -> float:
     """Torch peak in GiB of the rank a run prints: the first stage of a pipeline."""
-    forward = forward_peak(
-        run.widths, fitted, tokens=run.tokens, tp=run.tp, dense_ranks=run.tp, value_bytes=run.value_bytes
-    )
+    forward = forward_peak(run.widths, fitted, tokens=run.tokens, tp=run.tp, value_bytes=run.value_bytes)
     sampler = sampler_peak(
         fitted,
         max_num_seqs=run.seqs,

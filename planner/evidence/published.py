@@ -29,6 +29,7 @@ from planner.hardware.curves import curves
 from planner.hardware.device import device
 from planner.hardware.fabric import fabric
 from planner.layout.layouts import Layouts
+from planner.memory.coefficients import engine_memory
 from planner.model.precision import PrecisionPlan
 from planner.roofline.coefficients import default_expert_skew, step_coefficients
 from planner.roofline.program import program
@@ -122,6 +123,7 @@ def _step(s: Statement, spec: ModelSpec, catalog: Catalog) -> dict[str, float]:
         coefficients=step_coefficients(s.engine, accelerator.arch),
         domain=fabric(node, accelerator).domain,
         expert_skew=0.0 if s.balanced else default_expert_skew(),
+        whole_dense=engine_memory(s.engine, catalog).whole_dense,
     )
     layouts = Layouts.of(**s.layout)
     replica = s.layout["tp"] * s.layout["pp"]

@@ -40,6 +40,7 @@ from planner.hardware.curves import curves
 from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
 from planner.memory.budget import memory_budget
+from planner.memory.coefficients import engine_memory
 from planner.roofline.coefficients import COLUMNS, column_of, default_expert_skew, unit_coefficients
 from planner.roofline.program import program
 from planner.roofline.step import (
@@ -171,6 +172,7 @@ def _group_terms(
         domain=accelerator.scale_up.domain_size or 1,
         expert_skew=default_expert_skew(),
         expert_kernel=rules.expert_kernel(engine, version, accelerator.arch, precision.routed_experts),
+        whole_dense=engine_memory(engine, catalog).whole_dense,
     )
     options = bench.engine_options(engine, accelerator.arch)
     waiting = 0.0 if linear else float(options.get("waiting_if_format_unstated", 0.0))

@@ -284,9 +284,7 @@ class _Columns:
         value_bytes = FORMATS[self.precision.activations].bytes_per_value
         piped = table.exists[of, 2]
         pass_on = np.where(piped, fitted.pipeline_hidden_values, 0.0) * widths.hidden * value_bytes * tokens
-        forward = forward_peak(
-            widths, fitted, tokens=tokens, tp=shards.tp[of], dense_ranks=shards.dense[of], value_bytes=value_bytes
-        )
+        forward = forward_peak(widths, fitted, tokens=tokens, tp=shards.tp[of], value_bytes=value_bytes)
         if memory.mla_context_chunk_tokens:
             chunk = memory.mla_context_chunk_tokens * widths.mla_context * value_bytes
             forward = np.maximum(forward, chunk / shards.tp[of])
@@ -331,7 +329,7 @@ class _Columns:
 
     def _collectives(self) -> Array:
         of, shards = self.table.of, self.table.shards
-        ranks = shards.tp if self.memory.dense_split == "tp" else shards.dense
+        ranks = shards.tp if self.memory.collective_group == "tp" else shards.tp * self.table.attention_dp
         total = tensor_collectives(self.fitted, tp=ranks, scale_up=self.device.link_bw is not None)
         experts = max((f.experts for f in self.spec.feed_forwards.values() if isinstance(f, MoeFeedForward)), default=0)
         if experts and self.deepep:

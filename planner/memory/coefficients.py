@@ -131,8 +131,10 @@ class EngineMemory(Strict):
     vocab_padding_rows: PositiveInt
     pipeline_remainder: Literal["before_last", "first"]
     "Which stages take the layers left over when stages do not divide the depth."
-    dense_split: Literal["tp", "stage"]
-    "Over which ranks dense MLPs, embedding and head split under attention DP."
+    dense_split: Literal["tp", "whole"]
+    "What a rank holds of dense MLPs and embedding under attention DP: its share of tp ranks, or all of them."
+    collective_group: Literal["tp", "stage"]
+    "Ranks of the communicator whose buffers grow with it: those of attention TP, or all of a pipeline stage."
     vision_split: Literal["tp", "replicated"]
     transient_expert_formats: tuple[str, ...]
     "Expert formats whose kernels keep no workspace between layers."
@@ -148,6 +150,11 @@ class EngineMemory(Strict):
     versions: tuple[str, ...] = ()
     sources: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def whole_dense(self) -> bool:
+        """Whether ranks hold dense MLPs and embedding whole under attention DP."""
+        return self.dense_split == "whole"
 
     def coefficients(self, version: str | None) -> Fitted:
         """Coefficients that hold for an engine version; None is the newest."""

@@ -17,9 +17,9 @@ class Shards:
     """Split factors of one set of layouts, int64 arrays (u,)."""
 
     tp: IntArray
-    """Ranks that split attention, shared experts and the router's neighbours."""
+    """Ranks that split attention, shared experts, head and the router's neighbours."""
     dense: IntArray
-    """Ranks that split dense MLPs, embedding and head (the whole stage where an engine does so under attention DP)."""
+    """Ranks that split dense MLPs and embedding (1 where an engine keeps them whole under attention DP)."""
     vision: IntArray
     moe_tp: IntArray
     ep: IntArray
@@ -52,7 +52,7 @@ def rank_tensor(tensor: Tensor, shards: Shards) -> RankTensor:
     rows, cols, copies = tensor.rows * one, tensor.cols * one, tensor.copies * one
     if tensor.part == "vision":
         return RankTensor(ceil_div(rows, shards.vision), cols, copies)
-    wide = shards.dense if tensor.tensor_class in ("dense_mlp", "embedding", "head") else shards.tp
+    wide = shards.dense if tensor.tensor_class in ("dense_mlp", "embedding") else shards.tp
     if tensor.shard == "column":
         rows = _units(tensor.rows, tensor.granularity, wide)
     elif tensor.shard == "kv_column":

@@ -79,7 +79,7 @@ def stage_table(
     tp, pp, dp, moe_tp, ep, redundant = (column[first] for column in columns)
     shards = Shards(
         tp=tp,
-        dense=tp * dp if memory.dense_split == "stage" else tp,
+        dense=np.where((dp > 1) & memory.whole_dense, 1, tp),
         vision=tp if memory.vision_split == "tp" else np.ones_like(tp),
         moe_tp=moe_tp,
         ep=ep,

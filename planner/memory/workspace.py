@@ -82,16 +82,15 @@ def layer_widths(spec: ModelSpec, precision: PrecisionPlan) -> LayerWidths:
     )
 
 
-def forward_peak(
-    widths: LayerWidths, fitted: Fitted, *, tokens: ArrayLike, tp: ArrayLike, dense_ranks: ArrayLike, value_bytes: float
-) -> Array:
-    """Torch peak of one layer, bytes: tokens x (widest intermediate / ranks + c x hidden) x bytes per value.
+def forward_peak(widths: LayerWidths, fitted: Fitted, *, tokens: ArrayLike, tp: ArrayLike, value_bytes: float) -> Array:
+    """Torch peak of one layer, bytes: tokens x (widest intermediate / tp + c x hidden) x bytes per value.
 
-    c = ``forward_hidden_values`` (residual, hidden states, output of the previous projection).
+    c = ``forward_hidden_values`` (residual, hidden states, output of the previous projection). A dense MLP that ranks
+    hold whole works on 1/tp of the tokens instead: the same.
     """
-    tokens_ = np.asarray(tokens, dtype=float)
-    wide = np.maximum(widths.dense / np.asarray(dense_ranks), widths.attention / np.asarray(tp))
-    quantised = widths.dense_input_bytes / np.asarray(dense_ranks)
+    tokens_, ranks = np.asarray(tokens, dtype=float), np.asarray(tp)
+    wide = max(widths.dense, widths.attention) / ranks
+    quantised = widths.dense_input_bytes / ranks
     return np.asarray(tokens_ * ((wide + fitted.forward_hidden_values * widths.hidden) * value_bytes + quantised))
 
 

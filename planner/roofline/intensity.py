@@ -76,7 +76,9 @@ def step_work(
         found[term] = found[term] + whole if term in found else whole
 
     for gemm in ctx.program.gemms:
-        add(gemm.term, _gemm(ctx, gemm, sampled if gemm.term == "head" else tokens, tp), gemm.layers)
+        ranks = ctx.ranks_of(gemm, layouts, tp)
+        rows = sampled if gemm.term == "head" else tokens
+        add(gemm.term, _gemm(ctx, gemm, rows * (ranks / tp), ranks), gemm.layers)
     core = _core(spec, ctx, decode, np.ones(len(layouts)), work.kv_tokens, tp, "decode")
     if work.has_prefill:
         core = core + _core(spec, ctx, seqs, prefill / np.maximum(seqs, 1e-9), past, tp, "prefill")
@@ -86,8 +88,8 @@ def step_work(
     return found
 
 
-def _gemm(ctx: StepContext, gemm: GemmOp, rows: Array, tp: Array) -> Work:
-    n, k = gemm.n(tp), gemm.k(tp)
+def _gemm(ctx: StepContext, gemm: GemmOp, rows: Array, ranks: Array) -> Work:
+    n, k = gemm.n(ranks), gemm.k(ranks)
     weights = FORMATS[getattr(ctx.precision, gemm.tensor_class)].bytes_per_value
     return Work(2.0 * rows * n * k, n * k * weights + rows * (n + k) * ACTIVATION_BYTES)
 

@@ -128,8 +128,9 @@ def step_times(
     raw = {name: np.zeros(len(layouts)) for name in COMPUTE_TERMS}
     streams = {term: np.zeros(len(layouts)) for term in LINEAR_TERMS}
     for gemm in ctx.program.gemms:
-        raw[gemm.term] += gemm_s(ctx, gemm, batch, tp) * gemm.layers
-        streams[gemm.term] += gemm_stream_s(ctx, gemm, tp) * (repeat * gemm.layers)
+        ranks = ctx.ranks_of(gemm, layouts, tp)
+        raw[gemm.term] += gemm_s(ctx, gemm, batch, tp, ranks) * gemm.layers
+        streams[gemm.term] += gemm_stream_s(ctx, gemm, ranks) * (repeat * gemm.layers)
     linear_stream = np.asarray(sum(streams.values()))
     for attention in ctx.program.attentions:
         raw["attention_core"] += attention_s(ctx, attention, batch, tp) * attention.layers

@@ -18,18 +18,21 @@ from planner.roofline.step_work import Batch, StepContext
 Array = NDArray[np.float64]
 
 
-def gemm_s(ctx: StepContext, gemm: GemmOp, batch: Batch, tp: Array) -> Array:
+def gemm_s(ctx: StepContext, gemm: GemmOp, batch: Batch, tp: Array, ranks: Array) -> Array:
+    """Seconds of a layer's product whose weights ``ranks`` of the replica's ``tp`` split, the others its tokens."""
     dtype = getattr(ctx.precision, gemm.tensor_class)
     if gemm.key in ABSORBED_GEMMS:
         return _mla_up_projection(ctx, gemm, dtype, batch, tp)
     rows = batch.sampled if gemm.term == "head" else batch.tokens
-    return op.gemm(ctx.curves.get("gemm", dtype), rows, gemm.n(tp), gemm.k(tp))
+    if ranks is not tp:
+        rows = rows * (ranks / tp)
+    return op.gemm(ctx.curves.get("gemm", dtype), rows, gemm.n(ranks), gemm.k(ranks))
 
 
-def gemm_stream_s(ctx: StepContext, gemm: GemmOp, tp: Array) -> Array:
+def gemm_stream_s(ctx: StepContext, gemm: GemmOp, ranks: Array) -> Array:
     """Seconds of streaming a layer's weights of one product once at full bandwidth."""
     curve = ctx.curves.get("gemm", getattr(ctx.precision, gemm.tensor_class))
-    return gemm.n(tp) * gemm.k(tp) * (curve.weight_bytes / curve.mem_bw)
+    return gemm.n(ranks) * gemm.k(ranks) * (curve.weight_bytes / curve.mem_bw)
 
 
 def _mla_up_projection(ctx: StepContext, gemm: GemmOp, dtype: str, batch: Batch, tp: Array) -> Array:

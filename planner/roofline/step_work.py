@@ -11,7 +11,7 @@ from planner.hardware.curves import CurveSet
 from planner.layout.layouts import Layouts
 from planner.model.precision import PrecisionPlan
 from planner.roofline.coefficients import StepCoefficients
-from planner.roofline.program import Program
+from planner.roofline.program import GemmOp, Program
 
 Array = NDArray[np.float64]
 
@@ -31,6 +31,14 @@ class StepContext:
     cuda_graphs: bool = True
     expert_kernel: str = "moe"
     """Curve of the experts where no tokens are dispatched point to point."""
+    whole_dense: bool = False
+    """Under attention DP ranks hold dense MLPs whole and split their replica's tokens (memory's ``dense_split``)."""
+
+    def ranks_of(self, gemm: GemmOp, layouts: Layouts, tp: Array) -> Array:
+        """Ranks that split the weights of a product, (n,): ``tp`` or fewer, of which the others split its tokens."""
+        if not self.whole_dense or gemm.tensor_class != "dense_mlp":
+            return tp
+        return np.where(layouts.attention_dp > 1, 1.0, tp)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from planner.hardware.curves import Curve, CurveSet, curves
 from planner.hardware.device import Device, device
 from planner.hardware.fabric import fabric
 from planner.layout.node_shape import NodeShape
-from planner.memory.coefficients import version_key
+from planner.memory.coefficients import engine_memory, version_key
 from planner.model.precision import PrecisionPlan
 from planner.roofline.coefficients import default_expert_skew, step_coefficients
 from planner.roofline.program import program
@@ -231,6 +231,7 @@ def _hardware(s: Setup, choice: NodeChoice) -> Hardware:
         domain=shape.tp_domain,
         expert_skew=skew,
         cuda_graphs=options.cuda_graphs is not False,
+        whole_dense=engine_memory(engine, s.catalog).whole_dense,
     )
     return Hardware(
         choice=choice,

@@ -1,4 +1,4 @@
-"""Weights that exports speak of: once on disk, and what flags add on a rank."""
+"""Weights that exports speak of: once on disk, and what flags make a rank hold."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import pytest
 import yaml
 from plans import example, with_layout
 
-from planner.export.engines import sglang, trtllm, vllm
+from planner.export.engines import sglang
 from planner.export.formats import export_text
 from planner.export.roles import deployment
-from planner.export.weights import checkpoint_gib, has_dense_layers, whole_dense_gib
+from planner.export.weights import checkpoint_gib, has_dense_layers
+from planner.layout.layouts import Layouts
+from planner.memory.coefficients import engine_memory
+from planner.memory.weights import stage_table
+from planner.model.precision import PrecisionPlan
 from planner.units import GIB
 
 WIDE = {"attention_dp": 16, "ep": 16}
@@ -58,22 +62,13 @@ def test_no_such_flags_without_attention_dp_or_dense_layers() -> None:
     assert "--enable-dp-lm-head" in arguments
 
 
-def test_the_weights_that_the_plans_memory_splits_are_said() -> None:
-    """3 dense layers of 3 x 7168 x 18432 in FP8, embedding and head of 129280 x 7168 in BF16, 15/16 of them."""
-    d = deployment(with_layout(example("deepseek-v3-h800"), "agg", "sglang", **WIDE))
-    by_hand = (3 * 3 * 7168 * 18432 + 2 * 129280 * 7168 * 2) * 15 / 16 / GIB
-    more = whole_dense_gib(d, d.roles[0])
-    assert more == pytest.approx(by_hand, rel=0.01)
-    assert f"{more:.1f} GiB more weights" in " ".join(sglang.settings(d, d.roles[0]).notes)
-
-
-def test_nothing_is_owed_where_the_plans_memory_has_them_whole() -> None:
-    d = deployment(with_layout(example("deepseek-v3-h800"), "agg", "vllm", **WIDE))
-    assert whole_dense_gib(d, d.roles[0]) == 0
-    for engine in (vllm, trtllm):
-        assert not any("dense" in note for note in engine.settings(d, d.roles[0]).notes)
-
-
-def test_attention_tp_inside_attention_dp_is_said() -> None:
-    d = deployment(with_layout(example("deepseek-v3-h800"), "agg", "sglang", tp=2, attention_dp=8, ep=16))
-    assert any("attention TP2" in note for note in sglang.settings(d, d.roles[0]).notes)
+@pytest.mark.parametrize("layout", [WIDE, {"tp": 2, "attention_dp": 8, "ep": 16}])
+def test_the_plan_counts_what_the_flags_make_a_rank_hold(layout: dict[str, int]) -> None:
+    """The engine's memory has dense MLPs whole and the head over attention TP, so exports have nothing to add."""
+    d = deployment(with_layout(example("deepseek-v3-h800"), "agg", "sglang", **layout))
+    table = stage_table(
+        d.spec, PrecisionPlan.from_checkpoint(d.spec), Layouts.of(**layout), engine_memory("sglang"), mtp=False
+    )
+    assert table.by_class["dense_mlp"][0, 0] == pytest.approx(3 * 3 * 7168 * 18432, rel=0.001)
+    assert table.by_class["head"][0, 0] == 129280 * 7168 * 2 / layout.get("tp", 1)
+    assert not any("dense" in note for note in sglang.settings(d, d.roles[0]).notes)

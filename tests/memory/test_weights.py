@@ -111,12 +111,24 @@ def test_the_mtp_block_stays_only_when_asked() -> None:
         _table("llama-3.1-8b", mtp=True)
 
 
-def test_sglang_splits_dense_layers_over_the_whole_stage_under_attention_dp() -> None:
-    layout = {"tp": 1, "attention_dp": 32, "ep": 32}
-    _, _, vllm = _table("deepseek-v3", "vllm", **layout)
-    _, _, sglang = _table("deepseek-v3", "sglang", **layout)
+def test_sglang_holds_dense_layers_and_embedding_whole_under_attention_dp() -> None:
+    """3 dense layers of 3 x 7168 x 18432 in FP8 and an embedding of 129280 x 7168 in BF16; the head over attention TP.
+
+    sglang/srt/models/deepseek_v2.py with --moe-dense-tp-size 1 and --enable-dp-lm-head, as exports set them.
+    """
+    vocabulary, dense = 129280 * 7168 * 2, 3 * 3 * 7168 * 18432
+    for tp in (1, 2, 4):
+        _, _, sglang = _table("deepseek-v3", "sglang", tp=tp, attention_dp=32 // tp, ep=32)
+        assert sglang.by_class["embedding"][0, 0] == vocabulary
+        assert sglang.by_class["dense_mlp"][0, 0] == pytest.approx(dense, rel=0.001)
+        assert sglang.by_class["head"][0, 0] == vocabulary / tp
+
+
+def test_without_attention_dp_sglang_splits_as_vllm_does() -> None:
+    _, _, vllm = _table("deepseek-v3", "vllm", tp=8, ep=8)
+    _, _, sglang = _table("deepseek-v3", "sglang", tp=8, ep=8)
     for name in ("embedding", "head", "dense_mlp"):
-        assert vllm.by_class[name][0, 0] == pytest.approx(32 * sglang.by_class[name][0, 0], rel=0.01)
+        assert vllm.by_class[name][0, 0] == sglang.by_class[name][0, 0]
 
 
 def test_equal_layouts_share_a_row() -> None:

@@ -39,7 +39,7 @@ def test_layer_peak_decides_for_small_vocabularies() -> None:
     # TensorRT-LLM 1.1.0 log of TinyLlama-1.1B (hidden 2048, intermediate 5632): 0.39 GiB at 8192 tokens.
     widths = _widths("llama-3.1-8b")
     tiny = type(widths)(**(vars(widths) | {"hidden": 2048, "dense": 3.0 * 5632, "attention": 0.0}))
-    peak = forward_peak(tiny, NEW, tokens=8192, tp=1, dense_ranks=1, value_bytes=2)
+    peak = forward_peak(tiny, NEW, tokens=8192, tp=1, value_bytes=2)
     assert float(peak) / GIB == pytest.approx(0.39, abs=0.01)
 
 

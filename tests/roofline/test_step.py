@@ -20,6 +20,7 @@ from planner.roofline.coefficients import (
     step_coefficients,
     unit_coefficients,
 )
+from planner.roofline.intensity import step_work
 from planner.roofline.program import program
 from planner.roofline.step import (
     LINEAR_TERMS,
@@ -213,3 +214,28 @@ def test_hotter_experts_slow_a_step_whose_busiest_rank_binds() -> None:
     for busy in (128.0, 512.0):
         assert seconds[busy, 0.0] < seconds[busy, 1.0] < seconds[busy, 3.0]
     assert seconds[8.0, 3.0] == pytest.approx(seconds[8.0, 0.0], rel=0.1)
+
+
+def test_dense_layers_kept_whole_stream_all_their_weights_and_do_a_share_of_the_tokens() -> None:
+    """DeepSeek-V3, attention TP 4: for one sequence a rank streams 4 times the weights, for many it works as much."""
+    spec = catalog().model("deepseek-v3")
+    here = device(catalog().accelerator("h200-sxm"))
+    split = StepContext(
+        program(spec), PrecisionPlan.from_checkpoint(spec), curves(here, "sglang"), unit_coefficients(), 8, 0.0
+    )
+    whole = replace(split, whole_dense=True)
+    layout = Layouts.of(tp=4, attention_dp=2, ep=8)
+
+    def dense(ctx: StepContext, sequences: float, layouts: Layouts = layout) -> float:
+        work = StepWork(np.array([sequences]), np.array([1024.0]))
+        return float(step_times(ctx, layouts, work, NO, NO).exposed["dense_mlp"][0])
+
+    def streamed(ctx: StepContext) -> float:
+        work = StepWork(np.array([1.0]), np.array([1024.0]))
+        return float(step_work(spec, ctx, layout, work, NO)["dense_mlp"].bytes[0])
+
+    assert streamed(whole) == pytest.approx(4 * streamed(split), rel=0.01)
+    assert dense(whole, 4.0) > dense(split, 4.0)
+    assert dense(whole, 65536.0) == pytest.approx(dense(split, 65536.0), rel=0.05)
+    alone = Layouts.of(tp=8, ep=8)
+    assert dense(whole, 32.0, alone) == dense(split, 32.0, alone)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes, speculation
 from planner.export.flag_lists import kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendors
-from planner.export.weights import has_dense_layers, whole_dense_gib
+from planner.export.weights import has_dense_layers
 from planner.export.words import HEAD, RANK, Arguments, Var, Word
 
 ENGINE = "sglang"
@@ -27,9 +25,9 @@ def settings(d: Deployment, role: Role) -> Settings:
 
     ``--tp-size`` counts all ranks of a stage and attention DP divides them; chunk and running requests are given for
     all of attention DP, which the server divides by its size. Under attention DP the server would split dense MLPs and
-    head over all ranks and gather every rank's tokens for them; the plan's times keep both inside a replica, which
-    --moe-dense-tp-size 1 and --enable-dp-lm-head do (sglang/srt/layers/communicator.py enable_moe_dense_fully_dp;
-    sglang/srt/server_args.py takes no other size than 1 and all ranks).
+    head over all ranks and gather every rank's tokens for them; the plan's memory and times have dense MLPs whole and
+    the head inside a replica, as --moe-dense-tp-size 1 and --enable-dp-lm-head do (sglang/srt/layers/communicator.py
+    enable_moe_dense_fully_dp; sglang/srt/server_args.py takes no other size than 1 and all ranks).
     """
     p, layout = point(d, role), role.layout
     notes = list(shared_notes(d, role, ENGINE))
@@ -49,8 +47,6 @@ def settings(d: Deployment, role: Role) -> Settings:
         )
     local = moe and dp > 1
     dense = local and has_dense_layers(d.spec)
-    if local:
-        notes += _local_notes(d, role, dense)
     direct = moe and role.point_to_point
     drafts = speculation(p, role)
     redundant = layout.redundant_experts if moe and layout.ep > 1 else 0
@@ -83,23 +79,6 @@ def settings(d: Deployment, role: Role) -> Settings:
         ]
     )
     return Settings(arguments, tuple(notes))
-
-
-def _local_notes(d: Deployment, role: Role, dense: bool) -> Iterator[str]:
-    """Where dense MLPs and head inside a replica differ from the plan's numbers."""
-    tp = role.layout.tp
-    if dense and tp > 1:
-        yield (
-            f"The plan's times split dense MLPs over attention TP{tp}; --moe-dense-tp-size 1 splits their tokens over "
-            "it and keeps the weights whole, the same work a rank (SGLang takes no size between 1 and all ranks)."
-        )
-    more = whole_dense_gib(d, role)
-    if more > 0:
-        held = "dense MLPs, embedding" if dense else "the embedding"
-        yield (
-            f"With {held} and head inside a replica a rank holds {more:.1f} GiB more weights than the plan's memory, "
-            f"which splits them over all {role.ranks} ranks: its KV cache is that much smaller."
-        )
 
 
 def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:
