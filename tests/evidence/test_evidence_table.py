@@ -87,7 +87,7 @@ def test_a_run_is_nearest_to_itself(table):
         float(runs["output_tokens"][row]),
         float(runs["concurrency"][row]),
     )
-    near = nearness(table, place)
+    near = nearness(table, place, catalog())
     assert near.score[row] == 0.0
     assert near.score[near.order()[0]] == 0.0
     assert near.agreeing(*WEIGHTS) >= 1

@@ -14,7 +14,7 @@ from planner.ui.figures.common import finish
 from planner.ui.i18n import _
 from planner.ui.numbers import count, duration, percent
 from planner.ui.sections.evidence_data import Coverage, GroupError, largest
-from planner.ui.text import label
+from planner.ui.text import label, pair
 
 SCATTER_PX = 520
 ROW_PX, FRAME_PX = 34, 120
@@ -180,7 +180,7 @@ def coverage_bars(found: Sequence[Coverage], names: dict[str, str]) -> go.Figure
             text=[percent(v) for v in values],
             textposition="inside",
             textangle=0,
-            hovertemplate="<b>%{y}</b>: %{x:.0f} %<extra></extra>",
+            hovertemplate=pair("<b>%{y}</b>", "%{x:.0f} %") + "<extra></extra>",
         )
         figure.add_vline(x=100 * nominal, line={"color": palette.LIMIT, "width": 2, "dash": "dash"})
     figure.update_layout(barmode="group", bargap=0.3)

@@ -10,6 +10,7 @@ from planner.ui.figures.common import finish
 from planner.ui.i18n import _
 from planner.ui.numbers import duration, sig
 from planner.ui.sections.layout_data import HotExperts
+from planner.ui.text import pair
 
 HEIGHT = 470
 
@@ -34,7 +35,7 @@ def hot_experts_lines(hot: HotExperts, chosen: float) -> go.Figure:
                 showlegend=row == 1,
                 line={"color": colour, "width": 3, "dash": dash},
                 customdata=[write(float(v)) for v in values],
-                hovertemplate="%{x:.2f}: %{customdata}<extra></extra>",
+                hovertemplate=pair("%{x:.2f}", "%{customdata}") + "<extra></extra>",
                 row=row,
                 col=1,
             )

@@ -9,7 +9,7 @@ from planner.ui import palette
 from planner.ui.figures.common import finish
 from planner.ui.i18n import _
 from planner.ui.numbers import sig
-from planner.ui.text import label, wrapped
+from planner.ui.text import label, pair, wrapped
 
 RUNGS = 6
 """Most rungs of a ladder."""
@@ -42,7 +42,7 @@ def ladder_figure(found: Ladder) -> go.Figure:
         text=[sig(v) for v in values],
         textposition="auto",
         customdata=[[label(r.deployment)] for r in found.rungs],
-        hovertemplate="%{y}: %{x:.3~s}<br>%{customdata[0]}<extra></extra>",
+        hovertemplate=pair("%{y}", "%{text}") + "<br>%{customdata[0]}<extra></extra>",
         showlegend=False,
     )
     figure.update_yaxes(autorange="reversed")

@@ -12,10 +12,10 @@ from plotly.subplots import make_subplots
 from planner.search.plan_schema import Candidate
 from planner.ui import palette
 from planner.ui.figures.common import finish, log_axis
-from planner.ui.i18n import _
-from planner.ui.numbers import count, duration, percent, sig
+from planner.ui.i18n import _, ngettext
+from planner.ui.numbers import count, dollars, duration, percent, sig
 from planner.ui.sections.load_data import Cell, Curve, known
-from planner.ui.text import label, sentence, wrapped
+from planner.ui.text import label, pair, sentence, wrapped
 from planner.ui.words import latencies, percentiles
 
 LEVELS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -58,7 +58,7 @@ def distribution(
         marker={"size": 9},
         name=latencies()[metric][1],
         customdata=[[p, duration(v)] for p, v in values.items()],
-        hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
+        hovertemplate=pair("%{customdata[0]}", "%{customdata[1]}") + "<extra></extra>",
     )
     mine = [(p, v) for m, p, v in limits if m == metric]
     for percentile, limit in mine:
@@ -159,7 +159,7 @@ def _two_rows(curve: Curve, limits: Sequence[tuple[str, str, float]], names: lis
                 marker={"size": 5},
                 name=f"{latencies()[metric][1]} {percentiles()[level]}",
                 customdata=[[n, duration(float(v))] for n, v in zip(names, values, strict=True)],
-                hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
+                hovertemplate=pair("%{customdata[0]}", "%{customdata[1]}") + "<extra></extra>",
                 row=row,
                 col=1,
             )
@@ -207,7 +207,7 @@ def split_heatmap(cells: Sequence[Cell], load_title: str) -> go.Figure:
         text=[[_cell(c) for c in row] for row in grid],
         texttemplate="%{text}",
         textfont={"color": "black", "size": 12},
-        customdata=[[_cell_hover(c) for c in row] for row in grid],
+        customdata=[[_cell_hover(c, load_title) for c in row] for row in grid],
         hovertemplate="%{customdata}<extra></extra>",
         showscale=False,
         hoverongaps=True,
@@ -236,17 +236,21 @@ def _cell(c: Cell) -> str:
     return _("neither")
 
 
-def _cell_hover(c: Cell) -> str:
+def _cell_hover(c: Cell, load_title: str) -> str:
     lines = [
-        _("{input} input tokens, load {load}").format(input=count(round(c.input_tokens)), load=sig(c.load)),
+        pair(_("Input tokens"), count(round(c.input_tokens))),
+        pair(label(load_title), sig(c.load)),
     ]
     for name, side in ((_("together"), c.agg), (_("split"), c.split)):
         if side is None:
-            lines.append(f"<b>{label(name)}</b>: " + _("nothing holds the limits"))
+            lines.append(pair(f"<b>{label(name)}</b>", _("nothing holds the limits")))
             continue
-        lines.append(f"<b>{label(name)}</b>: {sig(side.value)} · {count(side.gpus)} GPUs")
+        gpus = ngettext("{n} GPU", "{n} GPUs", side.gpus).format(n=count(side.gpus))
+        if side.usd is not None:
+            gpus = _("{usd} per million output tokens").format(usd=dollars(side.usd)) + f" · {gpus}"
+        lines.append(pair(f"<b>{label(name)}</b>", gpus))
         lines.append(label(side.text))
-        lines.append(wrapped(side.binding))
+        lines.append(wrapped(sentence(side.binding)))
     if c.reason:
         lines.append(wrapped(sentence(c.reason)))
     return "<br>".join(lines)

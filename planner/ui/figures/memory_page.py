@@ -9,7 +9,7 @@ from planner.ui.figures.common import finish
 from planner.ui.i18n import _
 from planner.ui.numbers import count, percent, sig
 from planner.ui.sections.memory_data import Admission, ClassRow, FitCurve, Share
-from planner.ui.text import label
+from planner.ui.text import label, pair
 from planner.ui.words import precision_classes
 from planner.units import GIB
 
@@ -83,7 +83,7 @@ def precision_bars(rows: tuple[ClassRow, ...]) -> go.Figure:
         name=_("in memory"),
         marker={"color": palette.MEMORY["weights"]},
         customdata=[[label(r.format), sig(r.bytes / GIB)] for r in shown],
-        hovertemplate="<b>%{y}</b><br>%{customdata[0]}: %{customdata[1]} GiB<extra></extra>",
+        hovertemplate="<b>%{y}</b><br>" + pair("%{customdata[0]}", "%{customdata[1]} GiB") + "<extra></extra>",
     )
     saved = [max(r.saved_bytes, 0.0) / GIB for r in shown]
     if any(saved):

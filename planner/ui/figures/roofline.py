@@ -49,6 +49,7 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
     for phase in dict.fromkeys(p.phase for p in points):
         members = sorted((p for p in points if p.phase == phase), key=lambda p: -p.ms)
         _phase(figure, members, phase, named)
+    _key(figure, points)
     figure.update_xaxes(title_text=_("FLOPs per byte moved"), type="log", tickformat="~s", dtick=1)
     lowest = min([p.flops_per_s / TERA for p in points], default=1.0)
     top = max(used.values()) / TERA
@@ -59,7 +60,7 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
         dtick=1,
         range=[float(np.log10(min(lowest, top / 100) / 2)), float(np.log10(top * 2))],
     )
-    return finish(figure, HEIGHT)
+    return finish(figure, HEIGHT).update_layout(legend={"maxheight": 120})
 
 
 APART = (0.6, 0.2)
@@ -80,13 +81,12 @@ def _names(points: tuple[OperatorPoint, ...]) -> dict[tuple[str, str], str]:
 
 
 def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str, named: dict[tuple[str, str], str]) -> None:
-    symbol = "circle" if phase == "decode" else "square"
     figure.add_scatter(
         x=[p.intensity for p in members],
         y=[p.flops_per_s / TERA for p in members],
         mode="markers+text",
         marker={
-            "symbol": symbol,
+            "symbol": _symbol(phase),
             "size": [9 + 22 * p.share**0.5 for p in members],
             "color": [palette.BOUND.get(p.bound or "", palette.UNKNOWN) for p in members],
             "opacity": 0.85,
@@ -95,10 +95,28 @@ def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str, named: d
         text=[named.get((p.phase, p.term), "") for p in members],
         textposition=[PLACES[phase == "decode"][i % NAMED] for i in range(len(members))],
         textfont={"size": 11},
-        name=label(phases()[phase]),
+        showlegend=False,
         customdata=[_hover(p) for p in members],
         hovertemplate="%{customdata}<extra></extra>",
     )
+
+
+def _symbol(phase: str) -> str:
+    return "circle" if phase == "decode" else "square"
+
+
+def _key(figure: go.Figure, points: tuple[OperatorPoint, ...]) -> None:
+    """What shapes and colours stand for, as marks that only the legend shows."""
+    entries = [(phases()[p], _symbol(p), palette.GREY) for p in dict.fromkeys(p.phase for p in points)]
+    entries += [
+        (_("limited by {what}").format(what=bounds()[b]), "diamond", palette.BOUND.get(b, palette.UNKNOWN))
+        for b in dict.fromkeys(p.bound for p in points)
+        if b
+    ]
+    for name, symbol, colour in entries:
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", name=label(name), marker={"symbol": symbol, "size": 10, "color": colour}
+        )
 
 
 def _hover(p: OperatorPoint) -> str:

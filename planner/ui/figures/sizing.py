@@ -9,6 +9,7 @@ from planner.ui import palette
 from planner.ui.figures.common import finish
 from planner.ui.i18n import _
 from planner.ui.numbers import count, duration, sig
+from planner.ui.text import pair
 
 DAY_PX, RECOVERY_PX = 340, 190
 
@@ -34,7 +35,7 @@ def day_figure(day: DayPlan) -> go.Figure:
         mode="lines",
         line={"color": palette.GREY, "width": 2, "dash": "dash"},
         name=_("GPUs on average"),
-        hovertemplate=sig(day.average_gpus) + "<extra></extra>",
+        hovertemplate=_("{n} GPUs on average").format(n=sig(day.average_gpus)) + "<extra></extra>",
     )
     figure.add_scatter(
         x=hours,
@@ -94,7 +95,7 @@ def recovery_figure(recovery: RecoveryPlan) -> go.Figure:
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,
-                hovertemplate=f"{name}: {duration(1e3 * seconds)}<extra></extra>",
+                hovertemplate=pair(name, duration(1e3 * seconds)) + "<extra></extra>",
             )
     figure.update_layout(barmode="stack")
     figure.update_xaxes(title_text=_("Seconds after the failure"), rangemode="tozero")

@@ -11,7 +11,7 @@ from planner.evidence.memory_validate import RowPrediction
 from planner.evidence.nearness import nearness
 from planner.ui import state
 from planner.ui.i18n import _
-from planner.ui.sections import evidence_near, evidence_runs, evidence_terms, shown
+from planner.ui.sections import evidence_near, evidence_plan, evidence_runs, evidence_terms, shown
 from planner.ui.sections.errors import message
 from planner.ui.sections.evidence_data import place_of
 
@@ -27,11 +27,12 @@ def show() -> None:
         st.error(message(error), icon=":material/folder_off:")
         return
     near = None
-    evidence_runs.show_accuracy(table)
     if subject is not None:
-        place = place_of(subject)
-        near = nearness(table, place)
+        place, here = place_of(subject), state.catalog()
+        near = nearness(table, place, here, subject.setup.spec)
+        evidence_plan.show(subject)
         evidence_near.show(subject, table, near, place)
+    evidence_runs.show_accuracy(table)
     metric, rows = evidence_runs.show_scatter(table, near, subject.key if subject else "")
     left, right = st.columns(2, gap="large")
     with left:

@@ -108,12 +108,13 @@ class TokenPrices:
     """US dollars per million tokens with the deployment's rent divided between prompts and answers."""
 
     input: float | None
-    """Prompt tokens that are computed."""
+    """All input tokens, those found in the cache too: the plan's own figure."""
+    uncached: float | None
+    """The same cost on the input tokens that are computed: what one found in the cache saves."""
     output: float | None
+    """Output tokens with input tokens paid apart."""
     output_all: float | None
-    """All cost on output tokens."""
-    cached_saves: float | None
-    """What a cached prompt token saves against a computed one."""
+    """All cost on output tokens: the plan's own figure, by which it ranks."""
 
 
 def token_prices(c: Candidate, d: Deployed) -> TokenPrices:
@@ -126,8 +127,7 @@ def token_prices(c: Candidate, d: Deployed) -> TokenPrices:
         return TokenPrices(None, None, all_output, None)
     hourly = c.usd_per_hour / HOUR_S * MEGA
     output = (hourly - input_ * d.input_tokens_per_s) / d.output_tokens_per_s
-    computed = input_ / (1.0 - d.cached_share)
-    return TokenPrices(computed, output, all_output, computed)
+    return TokenPrices(input_, input_ / (1.0 - d.cached_share), output, all_output)
 
 
 @dataclass(frozen=True)

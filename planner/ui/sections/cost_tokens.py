@@ -30,36 +30,42 @@ def show_prices(subject: Subject, d: Deployed) -> None:
     cards(
         (
             Card(
-                _("Per million output tokens, all cost on them"),
+                _("$ per million output tokens"),
                 dollars(prices.output_all),
                 _("80 % within ${span}").format(span=interval) if interval else "",
-                _("Rent of the whole deployment over its output tokens: what plans are ranked by."),
-            ),
-            Card(
-                _("Per million input tokens"),
-                dollars(prices.input),
-                _("computed ones"),
-                _("Prefill's share of the time, over the prompt tokens that are not found in the cache."),
-            ),
-            Card(
-                _("Per million cached input tokens"),
-                "$0" if prices.cached_saves is not None and d.cached_share else dollars(None),
-                _("saves {usd} each million").format(usd=dollars(prices.cached_saves))
-                if d.cached_share
-                else _("no hits"),
                 _(
-                    "A cached prompt token takes memory but no prefill time, so this division puts no cost on it. "
-                    "{share} of the prompt tokens of this scenario are cached."
-                ).format(share=percent(d.cached_share)),
+                    "The whole cost, spares included, over the output tokens alone. Plans are ranked by it; plan file, "
+                    "report and workbook mean the same by this name."
+                ),
             ),
             Card(
-                _("Per million output tokens, prompts paid apart"),
+                _("$ per million input tokens"),
+                dollars(prices.input),
+                _("{share} of them from the cache").format(share=percent(d.cached_share)),
+                _(
+                    "Prefill's share of the cost over all input tokens, cached ones included. Plan file, report and "
+                    "workbook mean the same by this name."
+                ),
+            ),
+            Card(
+                _("$ per million uncached input tokens"),
+                dollars(prices.uncached),
+                _("a cached one costs $0") if d.cached_share else _("none is found in the cache"),
+                _(
+                    "The same cost over the input tokens that are computed: what a token found in the cache saves. To "
+                    "set beside the input price of an API, which bills cached ones apart."
+                ),
+            ),
+            Card(
+                _("$ per million output tokens, input paid apart"),
                 dollars(prices.output),
                 _("decode's share"),
-                _("Decode's share of the time over output tokens."),
+                _("Decode's share of the cost over the output tokens; together with the input price it is the whole."),
             ),
         )
     )
+    if interval and prices.input is not None:
+        st.caption(_("The other prices are shares of the same cost: their intervals are as wide in proportion."))
     if c.usd_per_hour is None:
         st.info(_("No price is known for this hardware: put yours in on the left, under Prices."))
     how("cost.tokens", {_("Cost"): cost_formula(c), _("Input and output"): _split(c, d)})
@@ -70,8 +76,9 @@ def _split(c: Candidate, d: Deployed) -> Formula | None:
     if prices.input is None or prices.output is None:
         return None
     return Formula(
-        r"p_{in} = \frac{f\,C}{I(1-h)}, \qquad p_{out} = \frac{(1-f)\,C}{O}",
-        rf"p_{{in}} = {num(prices.input)}\ \$/\text{{Mtok}},\quad p_{{out}} = {num(prices.output)}\ \$/\text{{Mtok}}",
+        r"p_{in} = \frac{f\,C}{I}, \quad p_{uncached} = \frac{f\,C}{I(1-h)}, \quad p_{out} = \frac{(1-f)\,C}{O}",
+        rf"p_{{in}} = {num(prices.input)},\quad p_{{uncached}} = {num(prices.uncached)},\quad "
+        rf"p_{{out}} = {num(prices.output)}\ \$/\text{{Mtok}}",
         _(
             "C: rent, I and O: input and output tokens per second, h: part of input tokens found in the cache, f: "
             "prefill's part of the busy time (of separate pools: the prefill pool's part of the rent)."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from planner.economics.owning import (
@@ -19,7 +18,7 @@ from planner.ui.figures.cost import cost_by_load, ways_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import NONE, dollars, percent, sig
+from planner.ui.numbers import dollars, percent, sig
 from planner.ui.sections import kept
 from planner.ui.sections.cost_data import (
     Deployed,
@@ -33,8 +32,9 @@ from planner.ui.sections.cost_data import (
     rented,
 )
 from planner.ui.sections.how import how
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import plain
+from planner.ui.text import listed, plain
 
 HOURS_A_DAY = 24
 
@@ -185,35 +185,35 @@ def _answer(ways: list[Way], d: Deployed) -> str:
     others = [
         _("{name} {usd}").format(name=w.name, usd=plain(dollars(HOURS_A_DAY * w.total))) for w in ways if w is not best
     ]
-    usd = per_mtok(best, d.output_tokens_per_s)
-    sentence = _(
-        "At the planned load **{name}** is cheapest: **{usd} a day**, {mtok} per million output tokens"
-    ).format(name=best.name, usd=plain(dollars(HOURS_A_DAY * best.total)), mtok=plain(dollars(usd)))
-    return f"{sentence} ({', '.join(others)})." if others else f"{sentence}."
+    sentence = (
+        _(
+            "At the planned load **{name}** is cheapest: **{usd} a day**, {mtok} per million output tokens "
+            "({others}, a day)."
+        )
+        if others
+        else _("At the planned load **{name}** comes to **{usd} a day**, {mtok} per million output tokens.")
+    )
+    return sentence.format(
+        name=best.name,
+        usd=plain(dollars(HOURS_A_DAY * best.total)),
+        mtok=plain(dollars(per_mtok(best, d.output_tokens_per_s))),
+        others=listed(others),
+    )
 
 
 def _table(ways: list[Way], d: Deployed) -> None:
     tokens = d.input_tokens_per_s + d.output_tokens_per_s
-    st.dataframe(
-        pd.DataFrame(
-            {
-                _("Way"): [w.name for w in ways],
-                _("$ / day"): [HOURS_A_DAY * w.total for w in ways],
-                _("$ / Mtok out"): [per_mtok(w, d.output_tokens_per_s) for w in ways],
-                _("$ / Mtok in + out"): [per_mtok(w, tokens) for w in ways],
-            }
-        ),
-        hide_index=True,
-        placeholder=NONE,
-        column_config={
-            name: st.column_config.NumberColumn(format="%.3g", help=text)
-            for name, text in (
-                (_("$ / day"), None),
-                (_("$ / Mtok out"), _("All cost on output tokens.")),
-                (_("$ / Mtok in + out"), _("All cost over input and output tokens together.")),
-            )
+    table(
+        {
+            _("Way"): [w.name for w in ways],
+            _("$ / day"): [HOURS_A_DAY * w.total for w in ways],
+            _("$ / Mtok out"): [per_mtok(w, d.output_tokens_per_s) for w in ways],
+            _("$ / Mtok in + out"): [per_mtok(w, tokens) for w in ways],
         },
         alt=_("Cost of each way"),
+    )
+    st.caption(
+        _("Mtok: a million tokens. Out: the whole cost over output tokens; in + out: over input and output tokens.")
     )
 
 

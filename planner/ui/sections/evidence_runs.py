@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 from numpy.typing import NDArray
 
@@ -19,10 +18,11 @@ from planner.ui.figures.evidence import coverage_bars, errors_by_group, predicte
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import NONE, count, percent
+from planner.ui.numbers import count, percent
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.evidence_data import GroupError, coverage, group_errors, group_values, widths
 from planner.ui.sections.how import how
+from planner.ui.sections.tables import table
 from planner.ui.words import latencies
 
 NEAREST = 30
@@ -62,9 +62,10 @@ def filters() -> dict[str, str]:
     }
 
 
-def show_accuracy(table: EvidenceTable) -> None:
+def show_accuracy(evidence: EvidenceTable) -> None:
     """The headline: how far off, over how many runs."""
-    found = table.report.metrics(table.comparable)
+    st.subheader(_("How far off were all of them?"), anchor=False)
+    found = evidence.report.metrics(evidence.comparable)
     names = metric_names()
     shown = [
         Card(
@@ -86,7 +87,7 @@ def show_accuracy(table: EvidenceTable) -> None:
             *shown,
             Card(
                 _("Measured runs"),
-                count(len(table)),
+                count(len(evidence)),
                 _("{n} of them comparable").format(n=count(points)),
                 _("Public serving benchmarks. Runs with unknown speculative decoding are left out of errors."),
             ),
@@ -100,7 +101,7 @@ def show_accuracy(table: EvidenceTable) -> None:
     )
 
 
-def show_scatter(table: EvidenceTable, near: Nearness | None, key: str) -> tuple[str, NDArray[np.bool_]]:
+def show_scatter(evidence: EvidenceTable, near: Nearness | None, key: str) -> tuple[str, NDArray[np.bool_]]:
     """The scatter with its filters; the metric and the runs chosen."""
     st.subheader(
         _("Predicted against measured"),
@@ -115,15 +116,15 @@ def show_scatter(table: EvidenceTable, near: Nearness | None, key: str) -> tuple
             _("Colour by"), list(GROUPS), index=2, key="evidence.group", format_func=lambda g: groups[g]
         )
         chosen = st.selectbox(_("Show"), list(offered), key="evidence.filter", format_func=lambda f: offered[f])
-    rows = selection(table, near, chosen)
-    nearest = np.zeros(len(table), dtype=bool)
+    rows = selection(evidence, near, chosen)
+    nearest = np.zeros(len(evidence), dtype=bool)
     if near is not None:
         nearest[near.order()[:NEAREST]] = True
     if not rows.any():
         st.info(_("No measured run is like that."), icon=":material/search_off:")
         return metric, rows
     st.plotly_chart(
-        predicted_against_measured(table, metric, group_values(table, group), rows, nearest),
+        predicted_against_measured(evidence, metric, group_values(evidence, group), rows, nearest),
         config=CONFIG,
         key=f"evidence.scatter.{key}",
         alt=_("Predicted against measured {name}").format(name=names[metric]),
@@ -131,32 +132,30 @@ def show_scatter(table: EvidenceTable, near: Nearness | None, key: str) -> tuple
     return metric, rows
 
 
-def selection(table: EvidenceTable, near: Nearness | None, chosen: str) -> NDArray[np.bool_]:
+def selection(evidence: EvidenceTable, near: Nearness | None, chosen: str) -> NDArray[np.bool_]:
     """Runs of a filter."""
     if near is None or chosen == "all":
-        return np.ones(len(table), dtype=bool)
+        return np.ones(len(evidence), dtype=bool)
     if chosen == "near":
-        rows = np.zeros(len(table), dtype=bool)
+        rows = np.zeros(len(evidence), dtype=bool)
         rows[near.order()[:NEAREST]] = True
         return rows
     return near.same[chosen]
 
 
-def show_groups(table: EvidenceTable, metric: str, rows: NDArray[np.bool_]) -> None:
+def show_groups(evidence: EvidenceTable, metric: str, rows: NDArray[np.bool_]) -> None:
     """Errors by group: figure and table."""
     st.subheader(_("Where it is right, and where not"), anchor=False)
     groups = {k: v for k, v in group_names().items() if k in (*GROUPS, "distance")}
     group = st.selectbox(_("Group by"), list(groups), index=1, key="evidence.errors", format_func=lambda g: groups[g])
-    chosen = rows if group == "speculative" else rows & table.comparable
-    errors = group_errors(table, group, chosen)
+    chosen = rows if group == "speculative" else rows & evidence.comparable
+    errors = group_errors(evidence, group, chosen)
     if not errors:
         st.caption(_("None of these runs can be compared: their speculative decoding is not known."))
         return
     st.plotly_chart(errors_by_group(errors, metric), config=CONFIG, key="evidence.groups", alt=_("Errors by group"))
     with st.expander(_("As a table"), key="evidence.table"):
-        st.dataframe(
-            _frame(errors), hide_index=True, placeholder=NONE, column_config=_columns(), alt=_("Errors by group")
-        )
+        table(_columns(errors, metric), alt=_("Errors by group"))
     worst = max(errors, key=lambda e: e.runs)
     figures = worst.metrics.get(metric)
     if figures:
@@ -173,24 +172,18 @@ def show_groups(table: EvidenceTable, metric: str, rows: NDArray[np.bool_]) -> N
         )
 
 
-def _frame(errors: list[GroupError]) -> pd.DataFrame:
-    def column(metric: str, figure: str) -> list[float | None]:
+def _columns(errors: list[GroupError], metric: str) -> dict[str, list[Any]]:
+    def column(figure: str) -> list[float | None]:
         return [100 * e.metrics[metric][figure] if metric in e.metrics else None for e in errors]
 
-    data: dict[str, Any] = {_("Group"): [e.value for e in errors], _("Runs"): [e.runs for e in errors]}
-    for metric in ("tpot_ms", "ttft_ms"):
-        short = latencies()[metric][1]
-        data[_("{metric} median, %").format(metric=short)] = column(metric, "median_ape")
-        data[_("{metric} p90, %").format(metric=short)] = column(metric, "p90_ape")
-        data[_("{metric} bias, %").format(metric=short)] = column(metric, "bias")
-        data[_("{metric} in 80 %, %").format(metric=short)] = column(metric, "interval80_coverage")
-    return pd.DataFrame(data)
-
-
-def _columns() -> dict[str, Any]:
-    number = st.column_config.NumberColumn(format="%.3g")
-    patterns = (_("{metric} median, %"), _("{metric} p90, %"), _("{metric} bias, %"), _("{metric} in 80 %, %"))
-    return {p.format(metric=m): number for p in patterns for m in ("TPOT", "TTFT")}
+    return {
+        _("Group"): [e.value for e in errors],
+        _("Runs"): [e.runs for e in errors],
+        _("Median, %"): column("median_ape"),
+        _("p90, %"): column("p90_ape"),
+        _("Bias, %"): column("bias"),
+        _("In 80 %, %"): column("interval80_coverage"),
+    }
 
 
 def distances() -> dict[str, str]:
@@ -204,14 +197,14 @@ def distances() -> dict[str, str]:
     }
 
 
-def show_coverage(table: EvidenceTable, rows: NDArray[np.bool_]) -> None:
+def show_coverage(evidence: EvidenceTable, rows: NDArray[np.bool_]) -> None:
     """Whether intervals keep their promise, and how wide they are."""
     st.subheader(
         _("Do the intervals hold?"),
         help=_("Of 100 measured values about 80 should fall inside their 80 % interval: more means it is too wide."),
         anchor=False,
     )
-    found = coverage(table, rows & table.comparable)
+    found = coverage(evidence, rows & evidence.comparable)
     if found:
         st.plotly_chart(
             coverage_bars(found, {m: latencies()[m][1] for m in latencies()}),
@@ -223,15 +216,11 @@ def show_coverage(table: EvidenceTable, rows: NDArray[np.bool_]) -> None:
     words = distances()
     known = [w for w in widths(classes) if w["distance"] in words]
     st.markdown(_("**How wide they are**, from runs held out of the fit: a prediction times these factors."))
-    st.dataframe(
-        pd.DataFrame(
-            {
-                _("Distance to the evidence"): [words[w["distance"]] for w in known],
-                "TPOT": [f"× {w['tpot_low']:.2f} – {w['tpot_high']:.2f}" for w in known],
-                "TTFT": [f"× {w['ttft_low']:.2f} – {w['ttft_high']:.2f}" for w in known],
-            }
-        ),
-        hide_index=True,
-        placeholder=NONE,
+    table(
+        {
+            _("Distance to the evidence"): [words[w["distance"]] for w in known],
+            "TPOT": [f"× {w['tpot_low']:.2f} – {w['tpot_high']:.2f}" for w in known],
+            "TTFT": [f"× {w['ttft_low']:.2f} – {w['ttft_high']:.2f}" for w in known],
+        },
         alt=_("Width of the 80 % interval by distance to the evidence"),
     )

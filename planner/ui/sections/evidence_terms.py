@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from planner.evidence.memory_validate import METRICS, RowPrediction, memory_metrics
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, count
+from planner.ui.numbers import count
 from planner.ui.sections.evidence_data import curves_of
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
+from planner.ui.text import listed, pair, plain, sentence
 from planner.ui.words import engines, operators
 
 
@@ -21,37 +22,34 @@ def show_operators(subject: Subject) -> None:
         help=_("Each operator's time comes from a curve fitted to kernel measurements; this is how well it fits them."),
         anchor=False,
     )
-    stand_ins = sum(c.extrapolated for c in found)
-    st.caption(
+    stand_ins = [c for c in found if c.extrapolated]
+    st.markdown(
         _("{n} curves, {marked} of them stand in for something that was not measured.").format(
-            n=count(len(found)), marked=count(stand_ins)
+            n=count(len(found)), marked=count(len(stand_ins))
         )
     )
-    st.dataframe(
-        pd.DataFrame(
-            {
-                _("Operator"): [operators().get(c.op, c.op) for c in found],
-                _("Format"): [c.dtype for c in found],
-                _("Measured on"): [c.from_accelerator for c in found],
-                _("Kernels of"): [engines().get(c.engine, c.engine) for c in found],
-                _("Points"): [c.points for c in found],
-                _("Median, %"): [_percent(c.median_ape) for c in found],
-                _("p90, %"): [_percent(c.p90_ape) for c in found],
-                _("Bias, %"): [_percent(c.bias) for c in found],
-                _("Stands in because"): [c.note for c in found],
-            }
-        ),
-        hide_index=True,
-        placeholder=NONE,
-        column_config={
-            **{
-                name: st.column_config.NumberColumn(format="%.2g")
-                for name in (_("Median, %"), _("p90, %"), _("Bias, %"))
-            },
-            _("Stands in because"): st.column_config.TextColumn(width="large"),
+    table(
+        {
+            _("Operator"): [pair(operators().get(c.op, c.op), c.dtype) for c in found],
+            _("Measured on"): [f"{c.from_accelerator}, {engines().get(c.engine, c.engine)}" for c in found],
+            _("Points"): [int(c.points) for c in found],
+            _("Median, %"): [_percent(c.median_ape) for c in found],
+            _("p90, %"): [_percent(c.p90_ape) for c in found],
+            _("Bias, %"): [_percent(c.bias) for c in found],
         },
         alt=_("Residuals of the operator curves of this plan"),
     )
+    why: dict[str, list[str]] = {}
+    for c in stand_ins:
+        why.setdefault(c.note, []).append(operators().get(c.op, c.op))
+    if why:
+        st.markdown(f"**{_('Why curves stand in')}**")
+        st.markdown(
+            "\n".join(
+                f"- {plain(sentence(note))} {plain(_('({operators})').format(operators=listed(dict.fromkeys(ops))))}"
+                for note, ops in why.items()
+            )
+        )
 
 
 def memory_names() -> dict[str, str]:
@@ -85,22 +83,14 @@ def show_memory(rows: list[RowPrediction]) -> None:
         )
     )
     metrics = [m for m in METRICS if m in found]
-    st.dataframe(
-        pd.DataFrame(
-            {
-                _("Term"): [names[m] for m in metrics],
-                _("Starts"): [int(found[m]["points"]) for m in metrics],
-                _("Median, %"): [_percent(found[m]["median_ape"]) for m in metrics],
-                _("p90, %"): [_percent(found[m]["p90_ape"]) for m in metrics],
-                _("Bias, %"): [_percent(found[m]["bias"]) for m in metrics],
-                _("within 10 %, %"): [_percent(found[m]["within_10pct"]) for m in metrics],
-            }
-        ),
-        hide_index=True,
-        placeholder=NONE,
-        column_config={
-            name: st.column_config.NumberColumn(format="%.2g")
-            for name in (_("Median, %"), _("p90, %"), _("Bias, %"), _("within 10 %, %"))
+    table(
+        {
+            _("Term"): [names[m] for m in metrics],
+            _("Starts"): [int(found[m]["points"]) for m in metrics],
+            _("Median, %"): [_percent(found[m]["median_ape"]) for m in metrics],
+            _("p90, %"): [_percent(found[m]["p90_ape"]) for m in metrics],
+            _("Bias, %"): [_percent(found[m]["bias"]) for m in metrics],
+            _("within 10 %, %"): [_percent(found[m]["within_10pct"]) for m in metrics],
         },
         alt=_("Errors of the memory budget by term"),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from planner.errors import InputError
@@ -16,7 +15,7 @@ from planner.ui.figures.traffic import kinds, traffic_bars, traffic_heatmap
 from planner.ui.formula import Formula
 from planner.ui.i18n import _, ngettext
 from planner.ui.latex import num
-from planner.ui.numbers import NONE, count, duration, sig
+from planner.ui.numbers import count, duration, sig
 from planner.ui.sections.errors import message
 from planner.ui.sections.how import how
 from planner.ui.sections.layout_data import (
@@ -28,6 +27,7 @@ from planner.ui.sections.layout_data import (
     sent_bytes,
     traffic_matrix,
 )
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.words import node_label, phases
 from planner.units import MIB, MILLISECOND
@@ -99,20 +99,26 @@ def _answer(w: Workers, placed: Placement, counted: bool) -> str:
     nodes = int(placed.node.max()) + 1
     size = int(w.layouts.gpus[0])
     domains = len(set(placed.domain.tolist()))
-    where = _("**{layout}**: {gpus} on {nodes}").format(
-        layout=w.layouts.describe(0),
-        gpus=ngettext("{n} GPU", "{n} GPUs", size).format(n=count(size)),
-        nodes=ngettext("{n} {node} node", "{n} {node} nodes", nodes).format(
-            n=count(nodes), node=node_label(w.hardware.id)
-        ),
-    )
     copies = ngettext("{n} such worker", "{n} such workers", int(w.count[0])).format(n=count(int(w.count[0])))
     inside = (
         _("all inside one fast domain")
         if domains == 1
         else _("{n} fast domains, joined by the network").format(n=count(domains))
     )
-    return f"{where}, {inside}; {copies}." if counted else f"{where}, {inside}."
+    text = (
+        _("**{layout}**: {gpus} on {nodes}, {inside}; {copies}.")
+        if counted
+        else _("**{layout}**: {gpus} on {nodes}, {inside}.")
+    )
+    return text.format(
+        layout=w.layouts.describe(0),
+        gpus=ngettext("{n} GPU", "{n} GPUs", size).format(n=count(size)),
+        nodes=ngettext("{n} {node} node", "{n} {node} nodes", nodes).format(
+            n=count(nodes), node=node_label(w.hardware.id)
+        ),
+        inside=inside,
+        copies=copies,
+    )
 
 
 def _experts(subject: Subject, placed: Placement) -> dict[int, str] | None:
@@ -173,28 +179,17 @@ def show_traffic(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]])
 def _table(w: Workers, sent: tuple[Sent, ...]) -> None:
     here = w.hardware.device
     link = here.link_bw or here.pcie_bw
-    frame = pd.DataFrame(
+    table(
         {
             _("Communication"): [kinds()[s.kind] for s in sent],
             _("fast, MiB"): [s.scale_up / MIB for s in sent],
             _("network, MiB"): [s.network / MIB for s in sent],
             _("At the least"): [_least(s, link, here.nic_bw) for s in sent],
-        }
-    )
-    number = st.column_config.NumberColumn(format="%.3g")
-    st.dataframe(
-        frame,
-        hide_index=True,
-        placeholder=NONE,
-        column_config={
-            _("Communication"): st.column_config.TextColumn(width=190),
-            _("fast, MiB"): number,
-            _("network, MiB"): number,
-            _("At the least"): st.column_config.TextColumn(
-                help=_("Time at the nominal bandwidth of both tiers, one after the other; latencies come on top.")
-            ),
         },
         alt=_("Traffic of a step by kind"),
+    )
+    st.caption(
+        _("At the least: the time at the nominal bandwidth of both tiers, one after the other; latencies come on top.")
     )
 
 

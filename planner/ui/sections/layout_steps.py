@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from planner.roofline.coefficients import default_expert_skew
@@ -18,12 +15,13 @@ from planner.ui.figures.roofline import roofline
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import NONE, duration, percent, sig
+from planner.ui.numbers import duration, percent, sig
 from planner.ui.sections.how import how
 from planner.ui.sections.layout_data import OperatorPoint, default_copies, hot_experts, moe_of, operator_points
+from planner.ui.sections.tables import table
 from planner.ui.state import PREFIX
 from planner.ui.subject import Subject
-from planner.ui.text import listed
+from planner.ui.text import plain
 from planner.ui.words import bounds, phases, term_name
 from planner.units import TERA
 
@@ -154,14 +152,12 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
         key="layout.roofline",
         alt=_("TFLOP/s by arithmetic intensity"),
     )
-    st.caption(
-        _("Colours: what limits it — {names}. Roofs of {gpu}: dense peaks and memory bandwidth.").format(
-            names=listed(bounds()[b] for b in dict.fromkeys(p.bound for p in points if p.bound)), gpu=device.name
-        )
-    )
-    st.dataframe(
-        _frame(points), hide_index=True, placeholder=NONE, column_config=_columns(), alt=_("Operators on the roofline")
-    )
+    st.caption(_("Roofs of {gpu}: dense peaks and memory bandwidth.").format(gpu=plain(device.name)))
+    shown = {phase: members for phase, members in found.items() if members}
+    for column, (phase, members) in zip(st.columns(len(shown), gap="large"), shown.items(), strict=True):
+        with column:
+            st.markdown(f"**{phases()[phase]}**")
+            _operators(members)
     largest = max(points, key=lambda p: p.ms)
     how(
         "layout.roofline",
@@ -179,20 +175,15 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
     )
 
 
-def _frame(points: tuple[OperatorPoint, ...]) -> pd.DataFrame:
-    return pd.DataFrame(
+def _operators(points: tuple[OperatorPoint, ...]) -> None:
+    table(
         {
             _("Operator"): [term_name(p.term) for p in points],
-            _("Step"): [phases()[p.phase] for p in points],
             _("ms"): [p.ms for p in points],
+            _("of the step"): [percent(p.share) for p in points],
             _("TFLOP/s"): [p.flops_per_s / TERA for p in points],
             _("FLOP/B"): [p.intensity for p in points],
-            _("of the step"): [percent(p.share) for p in points],
-            _("limited by"): [bounds()[p.bound] if p.bound else "" for p in points],
-        }
+            _("limited by"): [bounds()[p.bound] if p.bound else None for p in points],
+        },
+        alt=_("Operators on the roofline"),
     )
-
-
-def _columns() -> dict[str, Any]:
-    number = st.column_config.NumberColumn(format="%.3g")
-    return {_("ms"): number, _("TFLOP/s"): number, _("FLOP/B"): number}

@@ -250,11 +250,16 @@ def _sizing(yaml: str, catalogue: str, key: str, _subject: Subject) -> Sizing | 
 class Side:
     """The best deployment of one serving mode in a cell of the map."""
 
-    value: float
-    """US dollars per million output tokens, or GPUs where no price is known."""
+    usd: float | None
+    """US dollars per million output tokens; None where no price is known."""
     gpus: int
     text: str
     binding: str
+
+    @property
+    def value(self) -> float:
+        """What is compared: dollars, else GPUs."""
+        return float(self.gpus) if self.usd is None else self.usd
 
 
 @dataclass(frozen=True)
@@ -332,5 +337,4 @@ def _side(plan: Plan | None) -> Side | None:
     best = None if plan is None else plan.best
     if best is None:
         return None
-    usd = best.usd_per_mtok.output
-    return Side(float(best.gpus) if usd is None else usd, best.gpus, short_deployment(best), best.binding)
+    return Side(best.usd_per_mtok.output, best.gpus, short_deployment(best), best.binding)

@@ -6,18 +6,18 @@ from collections import OrderedDict
 from threading import Semaphore
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
 from planner.errors import PlannerError
 from planner.replay.cluster import Progress
 from planner.replay.generate import fixed_trace
-from planner.search.ladder import Ladder, Rung, climb
+from planner.search.ladder import Ladder, climb
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.ladder import RUNGS, ladder_figure, rung_name
 from planner.ui.i18n import _
 from planner.ui.numbers import count, duration, sig
 from planner.ui.sections import errors
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import plain, sentence
 
@@ -77,7 +77,8 @@ def show(subject: Subject) -> None:
     st.plotly_chart(
         ladder_figure(found), config=CONFIG, key="load.ladder.chart", alt=_("Output tokens per second and GPU")
     )
-    st.dataframe(_frame(found), hide_index=True, alt=_("The ladder"))
+    table(_output(found), alt=_("The ladder"))
+    table(_latencies(found), alt=_("Latencies of the ladder"))
     for note in found.notes:
         st.caption(plain(sentence(note)))
     with st.expander(_("What exactly was replayed?")):
@@ -115,27 +116,23 @@ def _answer(found: Ladder) -> str:
     )
 
 
-def _frame(found: Ladder) -> pd.DataFrame:
-    def of(pick: Any) -> list[str]:
-        return [pick(r) for r in found.rungs]
+def _output(found: Ladder) -> dict[str, list[Any]]:
+    return {
+        _("Added"): [rung_name(r.name) for r in found.rungs],
+        _("GPUs"): [r.gpus for r in found.rungs],
+        _("In flight"): [r.concurrency for r in found.rungs],
+        _("Tokens/s per GPU"): [r.tokens_per_s_per_gpu for r in found.rungs],
+        _("Goodput, req/s"): [r.summary["goodput_rps"] for r in found.rungs],
+    }
 
-    def time(metric: str, level: str) -> Any:
-        return lambda r: duration(r.summary[metric][level])
 
-    def gpus(r: Rung) -> str:
-        return count(r.gpus)
+def _latencies(found: Ladder) -> dict[str, list[str]]:
+    def time(metric: str, *levels: str) -> list[str]:
+        return [" / ".join(duration(r.summary[metric][level]) for level in levels) for r in found.rungs]
 
-    return pd.DataFrame(
-        {
-            _("Added"): of(lambda r: rung_name(r.name)),
-            _("GPUs"): of(gpus),
-            _("In flight"): of(lambda r: count(r.concurrency)),
-            _("Tokens/s per GPU"): of(lambda r: sig(r.tokens_per_s_per_gpu)),
-            _("First token, p50"): of(time("ttft_ms", "p50")),
-            _("First token, p99"): of(time("ttft_ms", "p99")),
-            _("Between tokens, p50"): of(time("tbt_ms", "p50")),
-            _("Between tokens, p99"): of(time("tbt_ms", "p99")),
-            _("Whole request, p99"): of(time("e2e_ms", "p99")),
-            _("Goodput, req/s"): of(lambda r: sig(r.summary["goodput_rps"])),
-        }
-    )
+    return {
+        _("Added"): [rung_name(r.name) for r in found.rungs],
+        _("First token, p50 / p99"): time("ttft_ms", "p50", "p99"),
+        _("Between tokens, p50 / p99"): time("tbt_ms", "p50", "p99"),
+        _("Whole request, p99"): time("e2e_ms", "p99"),
+    }

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pandas as pd
 import streamlit as st
 
+from planner.search.plan_schema import Candidate
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.latency import by_budget, by_concurrency, by_share, distribution
 from planner.ui.formula import Formula, in_flight
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import NONE, count, duration, percent, sig
+from planner.ui.numbers import count, duration, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means, sizing_for
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import listed
+from planner.ui.text import listed, pair
 from planner.ui.words import latencies, percentiles
 
 
@@ -35,8 +34,11 @@ def show_percentiles(subject: Subject) -> None:
         st.warning(
             _("This plan has means only: limits at a percentile were judged on the mean."), icon=":material/info:"
         )
-    st.dataframe(
-        _frame(subject), hide_index=True, placeholder=NONE, column_config=_columns(), alt=_("Latency by percentile")
+    table(_columns(subject), alt=_("Latency by percentile"))
+    st.caption(
+        _("{names}. What extrapolated intervals rest on is on the page Evidence.").format(
+            names=listed(pair(short, name.lower()) for name, short, _meaning in latencies().values())
+        )
     )
     metrics = [m for m in ("ttft_ms", "tbt_ms") if len(set(known(getattr(c, m))) - {"mean"}) > 1]
     for column, metric in zip(st.columns(max(len(metrics), 1), gap="medium"), metrics, strict=False):
@@ -102,26 +104,31 @@ def _goodput(subject: Subject) -> None:
     cards(shown)
 
 
-def _frame(subject: Subject) -> pd.DataFrame:
+def _columns(subject: Subject) -> dict[str, list[str | None]]:
+    """A column for each latency, so that it fits a phone: percentiles, then the interval of the mean and the limit."""
     c = subject.candidate
     limits: dict[str, list[str]] = {}
     for metric, percentile, limit in subject.scenario.slo.limits():
         limits.setdefault(metric, []).append(f"{percentiles()[percentile]} ≤ {duration(limit)}")
-    rows = {m: known(getattr(c, m)) for m in METRICS}
-    rows = {m: v for m, v in rows.items() if v}
-    data: dict[str, Any] = {_("Latency"): [f"{latencies()[m][0]} ({latencies()[m][1]})" for m in rows]}
-    for p, name in percentiles().items():
-        if any(p in v for v in rows.values()):
-            data[_("{percentile}, ms").format(percentile=name)] = [v.get(p) for v in rows.values()]
-    data[_("Limit")] = [listed(limits.get(m, [])) or _("none") for m in rows]
-    return pd.DataFrame(data)
-
-
-def _columns() -> dict[str, Any]:
-    return {
-        _("{percentile}, ms").format(percentile=name): st.column_config.NumberColumn(format="%.3g")
-        for name in percentiles().values()
+    known_ = {m: v for m in METRICS if (v := known(getattr(c, m)))}
+    levels = {p: name for p, name in percentiles().items() if any(p in v for v in known_.values())}
+    columns: dict[str, list[str | None]] = {
+        _("Latency"): [*levels.values(), _("80 % interval of the mean"), _("limit")],
     }
+    for m, values in known_.items():
+        columns[latencies()[m][1]] = [
+            *(duration(values.get(p)) for p in levels),
+            _interval(c, m),
+            listed(limits.get(m, [])) or _("none"),
+        ]
+    return columns
+
+
+def _interval(c: Candidate, metric: str) -> str | None:
+    interval = c.interval.get(metric)
+    if interval is None:
+        return None
+    return _("{low} to {high}").format(low=duration(interval.low80), high=duration(interval.high80))
 
 
 def _factors(subject: Subject, metric: str) -> tuple[float, float] | None:

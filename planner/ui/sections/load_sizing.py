@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pandas as pd
 import streamlit as st
 
 from planner.search.plan_schema import AdmissionPolicy, Candidate
@@ -18,6 +15,7 @@ from planner.ui.numbers import count, dollars, duration, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import sizing_for
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import listed
 from planner.ui.words import percentiles, reserves
@@ -141,7 +139,7 @@ def _show_failures(sizing: Sizing, spare_nodes: int) -> None:
         anchor=False,
     )
     st.markdown(_failure_sentence(sizing.failures))
-    st.dataframe(_failure_frame(sizing.failures), hide_index=True, alt=_("Spares by what fails"))
+    table(failure_columns(sizing.failures), alt=_("Spares by what fails"))
     st.caption(
         (
             _("Enough workers are up {share} of the time, with the spare nodes of the scenario.")
@@ -166,7 +164,7 @@ def _failure_sentence(plans: tuple[FailurePlan, ...]) -> str:
     return text
 
 
-def _failure_frame(plans: tuple[FailurePlan, ...]) -> pd.DataFrame:
+def failure_columns(plans: tuple[FailurePlan, ...]) -> dict[str, list[str]]:
     """A column for each kind of failure, so that it fits a phone."""
     names, marks = failures(), {True: _("yes"), False: _("no"), None: "–"}
     rows: dict[str, list[str]] = {
@@ -183,10 +181,10 @@ def _failure_frame(plans: tuple[FailurePlan, ...]) -> pd.DataFrame:
         _("Room in the plan's nodes"): [marks[f.covered] for f in plans],
         _("Expected a year"): [sig(f.per_year) for f in plans],
     }
-    frame: dict[str, list[Any]] = {_("After the loss of"): list(rows)}
+    columns = {_("After the loss of"): list(rows)}
     for i, f in enumerate(plans):
-        frame[f"{f.count} × {names[f.failure]}"] = [values[i] for values in rows.values()]
-    return pd.DataFrame(frame)
+        columns[f"{f.count} × {names[f.failure]}"] = [values[i] for values in rows.values()]
+    return columns
 
 
 def _time(f: FailurePlan, ms: float | None) -> str:
@@ -240,15 +238,10 @@ def show_admission(subject: Subject) -> None:
     )
     left, right = st.columns(2, gap="large")
     with left:
-        st.dataframe(
-            _policy_frame(c.admission),
-            hide_index=True,
-            column_config={_("Setting"): st.column_config.TextColumn(width=190)},
-            alt=_("Admission policy"),
-        )
+        table(_policy_columns(c.admission), alt=_("Admission policy"))
     with right:
         if c.priorities:
-            st.dataframe(_class_frame(c), hide_index=True, alt=_("Time to first token by priority class"))
+            table(_class_columns(c), alt=_("Time to first token by priority class"))
             st.caption(_("More urgent prompts go first; one in service is never interrupted."))
         else:
             st.caption(
@@ -256,7 +249,7 @@ def show_admission(subject: Subject) -> None:
             )
 
 
-def _policy_frame(policy: AdmissionPolicy) -> pd.DataFrame:
+def _policy_columns(policy: AdmissionPolicy) -> dict[str, list[str]]:
     held = listed(
         _("priority {p}: {share}").format(p=p, share=percent(share)) for p, share in sorted(policy.held_back.items())
     )
@@ -268,18 +261,18 @@ def _policy_frame(policy: AdmissionPolicy) -> pd.DataFrame:
         _("Cache kept free for growth"): percent(policy.watermark),
         _("Cache left to urgent ones"): held or _("none"),
     }
-    return pd.DataFrame({_("One worker"): list(rows), _("Setting"): list(rows.values())})
+    return {_("One worker"): list(rows), _("Setting"): list(rows.values())}
 
 
-def _class_frame(c: Candidate) -> pd.DataFrame:
+def _class_columns(c: Candidate) -> dict[str, list[str]]:
     """A column for each class, so that it fits a phone."""
     levels = {level: name for level, name in percentiles().items() if level != "p90"}
-    frame: dict[str, list[Any]] = {
+    columns = {
         _("Time to first token"): [
             _("share of requests"),
             *(_("at {percentile}").format(percentile=n) if k != "mean" else n for k, n in levels.items()),
         ]
     }
     for p in c.priorities:
-        frame[p.name] = [percent(p.share), *(duration(getattr(p.ttft_ms, level)) for level in levels)]
-    return pd.DataFrame(frame)
+        columns[p.name] = [percent(p.share), *(duration(getattr(p.ttft_ms, level)) for level in levels)]
+    return columns

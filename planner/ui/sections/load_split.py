@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import Any
+
 import streamlit as st
 
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.latency import EQUAL, split_heatmap
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, count, percent, sig
+from planner.ui.numbers import percent
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import FACTORS, Cell, scaled, split_map
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import sentence
 from planner.ui.words import serving_help
-
-WRAPPED_PX = 76
-"""Height of a row whose sentence takes three lines."""
-NARROW = ("Input tokens", "Load", "Separate pools cost")
-"""Columns that leave the room to the sentence."""
 
 
 def show(subject: Subject) -> None:
@@ -63,15 +60,7 @@ def show(subject: Subject) -> None:
         alt=_("What separate pools save, by prompt length and load"),
     )
     with st.expander(_("What decides, cell by cell"), key="load.split.reasons"):
-        narrow = {_(name): st.column_config.TextColumn(width="small") for name in NARROW}
-        st.dataframe(
-            _frame(cells),
-            hide_index=True,
-            placeholder=NONE,
-            row_height=WRAPPED_PX,
-            column_config=narrow | {_("What decides"): st.column_config.TextColumn(width="large")},
-            alt=_("What decides, cell by cell"),
-        )
+        table(_columns(cells), alt=_("What decides, cell by cell"))
     how(
         "load.split",
         {
@@ -91,15 +80,13 @@ def _start(key: str) -> None:
     st.session_state[key] = True
 
 
-def _frame(cells: list[Cell]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            _("Input tokens"): [count(round(c.input_tokens)) for c in cells],
-            _("Load"): [sig(c.load) for c in cells],
-            _("Separate pools cost"): [None if c.saving is None else against(c.saving) for c in cells],
-            _("What decides"): [sentence(c.reason) for c in cells],
-        }
-    )
+def _columns(cells: list[Cell]) -> dict[str, list[Any]]:
+    return {
+        _("Input tokens"): [round(c.input_tokens) for c in cells],
+        _("Load"): [c.load for c in cells],
+        _("Separate pools cost"): [None if c.saving is None else against(c.saving) for c in cells],
+        _("What decides"): [sentence(c.reason) for c in cells],
+    }
 
 
 def against(saving: float) -> str:

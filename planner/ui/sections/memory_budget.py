@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from planner.memory.budget import TERMS
@@ -15,11 +14,13 @@ from planner.ui.figures.memory_page import parameters_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _, ngettext
 from planner.ui.latex import num, text
-from planner.ui.numbers import NONE, count, gib, percent
+from planner.ui.numbers import count, gib, percent
 from planner.ui.sections.charts import billions
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import Share, parameter_shares, stage_budgets
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
+from planner.ui.text import listed
 from planner.ui.words import memory_terms
 
 
@@ -42,17 +43,8 @@ def show(subject: Subject, w: Workers) -> None:
     )
     st.markdown(_answer(subject, w, bars))
     st.plotly_chart(memory_bars(bars), config=CONFIG, key="memory.stages", alt=_("Memory of one GPU by term"))
-    st.dataframe(
-        _frame(bars),
-        hide_index=True,
-        placeholder=NONE,
-        column_config={
-            _("Term"): st.column_config.TextColumn(width=120),
-            _("What it is"): st.column_config.TextColumn(width="large"),
-            **{_("{stage}, GiB").format(stage=n): st.column_config.NumberColumn(format="%.3g") for n in bars},
-        },
-        alt=_("Memory of one GPU by term, GiB"),
-    )
+    table(_columns(bars), alt=_("Memory of one GPU by term, GiB"))
+    st.caption(_ranks(w, list(bars)))
     tightest = min(bars.values(), key=lambda m: m.kv)
     how("memory.budget", {_("Budget"): formula.memory(tightest) if tightest.kv >= 0 else _shortfall(tightest)})
 
@@ -75,14 +67,33 @@ def _answer(subject: Subject, w: Workers, bars: dict[str, MemoryGib]) -> str:
     )
 
 
-def _frame(bars: dict[str, MemoryGib]) -> pd.DataFrame:
+def _columns(bars: dict[str, MemoryGib]) -> dict[str, list[object]]:
     terms = memory_terms()
-    table: dict[str, list[object]] = {_("Term"): [*(terms[t][0] for t in TERMS), _("Capacity")]}
+    columns: dict[str, list[object]] = {_("Term"): [*(terms[t][0] for t in TERMS), _("Capacity")]}
     for name, budget in bars.items():
-        values = [float(f"{getattr(budget, t):.3g}") for t in TERMS]
-        table[_("{stage}, GiB").format(stage=name)] = [*values, float(f"{budget.capacity:.3g}")]
-    table[_("What it is")] = [*(terms[t][1] for t in TERMS), _("Memory that the GPU offers to programs.")]
-    return pd.DataFrame(table)
+        columns[_("{stage}, GiB").format(stage=name)] = [*(getattr(budget, t) for t in TERMS), budget.capacity]
+    columns[_("What it is")] = [*(terms[t][1] for t in TERMS), _("Memory that the GPU offers to programs.")]
+    return columns
+
+
+def _ranks(w: Workers, names: list[str]) -> str:
+    """Which ranks of a worker each budget is of."""
+    row = w.layouts.row(0)
+    stages, size = int(row["pp"]), int(row["tp"]) * int(row["attention_dp"])
+    if stages == 1:
+        return ngettext(
+            "The one rank of a worker.",
+            "The fullest of the {n} ranks of a worker; they hold equal shares, but for rounding.",
+            size,
+        ).format(n=count(size))
+    ends = {0: (0, size), 1: (size, (stages - 1) * size)} if len(names) > 2 else {0: (0, size)}
+    ends[len(names) - 1] = ((stages - 1) * size, stages * size)
+    return _("The fullest rank of each stage. {which}.").format(
+        which=listed(
+            _("{stage}: ranks {first} to {last}").format(stage=names[i], first=first, last=last - 1)
+            for i, (first, last) in ends.items()
+        )
+    )
 
 
 def _shortfall(m: MemoryGib) -> Formula:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
 from planner.search.table import Workers
@@ -11,7 +10,7 @@ from planner.ui.figures.memory_page import admission_bars, sequences_by_length
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import NONE, count, percent, sig
+from planner.ui.numbers import count, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import (
@@ -24,6 +23,7 @@ from planner.ui.sections.memory_data import (
     kv_formats,
     kv_layers,
 )
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import plain
 from planner.units import GIB, KIB, MIB
@@ -126,23 +126,16 @@ def layer_kinds() -> dict[str, str]:
 
 def _layers(layers: tuple[KvLayers, ...]) -> None:
     kinds = layer_kinds()
-    table = pd.DataFrame(
-        {
-            _("Layers that cache so"): [kinds[g.kind] for g in layers],
-            _("Layers"): [g.layers for g in layers],
-            _("Values per token and layer"): [g.values for g in layers],
-            _("KiB per token"): [g.token_bytes / KIB for g in layers],
-            _("MiB per sequence, fixed"): [g.state_bytes / MIB for g in layers],
-            _("Window, tokens"): [g.window_tokens for g in layers],
-        }
-    )
-    table = table.loc[:, [c for c in table.columns if not table[c].isna().all() and not (table[c] == 0).all()]]
-    number = st.column_config.NumberColumn(format="%.3g")
-    st.dataframe(
-        table,
-        hide_index=True,
-        placeholder=NONE,
-        column_config={_("KiB per token"): number, _("MiB per sequence, fixed"): number},
+    columns: dict[str, list[float | int | None]] = {
+        _("Layers"): [g.layers for g in layers],
+        _("Values per token and layer"): [g.values for g in layers],
+        _("KiB per token"): [g.token_bytes / KIB for g in layers],
+        _("MiB per sequence, fixed"): [g.state_bytes / MIB for g in layers],
+        _("Window, tokens"): [g.window_tokens for g in layers],
+    }
+    table(
+        {_("Layers that cache so"): [kinds[g.kind] for g in layers]}
+        | {name: cells for name, cells in columns.items() if any(cells)},
         alt=_("Cache by kind of layer, on one GPU"),
     )
 

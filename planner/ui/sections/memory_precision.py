@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import streamlit as st
 
-from planner.model.sensitivity import SENSITIVITY
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.memory_page import precision_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import NONE, gib
+from planner.ui.numbers import gib
 from planner.ui.sections.how import how
-from planner.ui.sections.memory_data import ClassRow, precision_rows
+from planner.ui.sections.memory_data import precision_rows
+from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import listed, pair
 from planner.ui.words import precision_classes
@@ -84,33 +83,37 @@ def show(subject: Subject) -> None:
     st.plotly_chart(
         precision_bars(rows), config=CONFIG, key="memory.precision", alt=_("Memory by tensor class, and what is saved")
     )
-    config = {
-        _("Tensor class"): st.column_config.TextColumn(pinned=True),
-        _("GiB"): st.column_config.NumberColumn(format="%.3g"),
-        _("Saved, GiB"): st.column_config.NumberColumn(format="%.3g", help=_("Against the same tensors in 16 bits.")),
-        _("Sensitivity"): st.column_config.TextColumn(
-            help=_("How much a low-bit format risks: a judgement from published practice, not a measurement.")
-        ),
-        _("Checks owed"): st.column_config.TextColumn(
-            help=_("To run before going live, for formats below 16 bits that the checkpoint does not come in."),
-            width="large",
-        ),
-    }
-    weights = tuple(r for r in rows if r.bytes)
-    st.dataframe(
-        _frame(weights),
-        hide_index=True,
-        placeholder=NONE,
-        column_config=config,
-        alt=_("Precision of weights by tensor class"),
+    table(
+        {
+            _("Tensor class"): [precision_classes()[r.tensor_class] for r in rows],
+            _("Format"): [r.format for r in rows],
+            _("Published in"): [r.published for r in rows],
+            _("GiB"): [r.bytes / GIB if r.bytes else None for r in rows],
+            _("Saved, GiB"): [r.saved_bytes / GIB if r.bytes else None for r in rows],
+        },
+        alt=_("Precision by tensor class"),
     )
-    others = tuple(r for r in rows if not r.bytes)
-    st.dataframe(
-        _frame(others).drop(columns=[_("GiB"), _("Saved, GiB")]),
-        hide_index=True,
-        placeholder=NONE,
-        column_config=config,
-        alt=_("Precision of the cache, activations and messages between experts"),
+    st.caption(
+        _(
+            "Saved: against the same tensors in 16 bits. The cache, activations and messages between experts have a "
+            "format but are no part of the weights."
+        )
+    )
+    st.markdown(f"**{_('What low bits risk, and what to check before going live')}**")
+    owed, why = checks(), reasons()
+    table(
+        {
+            _("Tensor class"): [precision_classes()[r.tensor_class] for r in rows],
+            _("Sensitivity"): [pair(levels()[r.level], why[r.tensor_class]) for r in rows],
+            _("Checks owed"): [listed(owed[c] for c in r.checks) or _("none") for r in rows],
+        },
+        alt=_("Sensitivity of every tensor class, and checks owed"),
+    )
+    st.caption(
+        _(
+            "Sensitivity is a judgement from published practice, not a measurement. Checks are owed for formats below "
+            "16 bits that the checkpoint does not come in."
+        )
     )
     if not any(r.checks for r in rows):
         st.caption(_("Nothing is owed: every format is the one that the checkpoint was published in, or 16 bits."))
@@ -126,20 +129,4 @@ def show(subject: Subject) -> None:
                 _("Scales by format: one per 128 × 128 block, per row or per group of values."),
             )
         },
-    )
-
-
-def _frame(rows: tuple[ClassRow, ...]) -> pd.DataFrame:
-    owed, why = checks(), reasons()
-    assert set(why) == set(SENSITIVITY)
-    return pd.DataFrame(
-        {
-            _("Tensor class"): [precision_classes()[r.tensor_class] for r in rows],
-            _("Format"): [r.format for r in rows],
-            _("Published in"): [r.published for r in rows],
-            _("GiB"): [r.bytes / GIB for r in rows],
-            _("Saved, GiB"): [r.saved_bytes / GIB for r in rows],
-            _("Sensitivity"): [pair(levels()[r.level], why[r.tensor_class]) for r in rows],
-            _("Checks owed"): [listed(owed[c] for c in r.checks) for r in rows],
-        }
     )

@@ -194,7 +194,12 @@ def test_prices_and_power_add_up(which, request):
     d = deployed(subject)
     prices = token_prices(subject.candidate, d)
     computed = d.input_tokens_per_s * (1 - d.cached_share)
-    paid = (prices.input or 0) * computed + (prices.output or 0) * d.output_tokens_per_s
+    paid = (prices.input or 0) * d.input_tokens_per_s + (prices.output or 0) * d.output_tokens_per_s
+    assert (prices.input, prices.output_all) == (
+        subject.candidate.usd_per_mtok.input,
+        subject.candidate.usd_per_mtok.output,
+    )
+    assert (prices.uncached or 0) * computed == pytest.approx((prices.input or 0) * d.input_tokens_per_s)
     assert paid * 3600 / 1e6 == pytest.approx(subject.candidate.usd_per_hour)
     watts = power(subject, d)
     assert watts is not None
@@ -210,7 +215,7 @@ def table():
 
 
 def test_every_run_is_a_mark(table, small):
-    near = nearness(table, place_of(small))
+    near = nearness(table, place_of(small), catalog(), small.setup.spec)
     assert near.agreeing("engine", "gpu", "model") > 0
     everything = np.ones(len(table), dtype=bool)
     ringed = np.zeros(len(table), dtype=bool)

@@ -65,8 +65,8 @@ def test_what_breaks_first_is_said():
     said = load_sizing._failure_sentence(sizing.failures)
     first = next((f for f in sizing.failures if not f.met_without_spares and not f.covered), None)
     assert first is None or f"**{first.spare_nodes}** more node" in said
-    frame = load_sizing._failure_frame(sizing.failures)
-    assert list(frame.columns[1:]) == ["1 × GPU", "1 × node", "1 × rack"]
+    frame = load_sizing.failure_columns(sizing.failures)
+    assert list(frame)[1:] == ["1 × GPU", "1 × node", "1 × rack"]
 
 
 def test_a_closed_loop_says_that_it_has_no_day(open_page):
@@ -83,7 +83,7 @@ def test_the_ladder_is_replayed_once_asked(open_page):
     app.button(key="load.ladder.start").click().run()
     assert not app.exception
     assert any("**" in m.value and "output per GPU" in m.value for m in app.markdown)
-    tables = [list(d.value.columns) for d in app.dataframe]
+    tables = [list(d.value.columns) for d in app.table]
     assert any("Added" in columns for columns in tables)
 
 

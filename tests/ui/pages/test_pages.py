@@ -67,7 +67,7 @@ def test_the_evidence_is_filtered_to_the_nearest(open_page):
     show = next(s for s in app.selectbox if s.label == "Show")
     show.set_value("near").run()
     assert not app.exception
-    assert any("Measured: this model on this GPU" in m.value for m in app.markdown)
+    assert any("Measured: " in m.value and "in this very layout" in m.value for m in app.markdown)
 
 
 def test_the_map_of_separate_pools_is_worked_out_once_asked(open_page):
