@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.scenario.differences import differences, flat
-from planner.scenario.identity import identity_difference
+from planner.scenario.identity import Identity, identity_difference
+from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, count, dollars, duration, gib, sig
+from planner.ui.numbers import NONE, count, dollars, duration, durations, gib, sig, span
 from planner.ui.phrases import translated
 from planner.ui.words import precision_classes
 
@@ -29,10 +30,17 @@ Difference = tuple[str, str, str]
 """Field in words, left, right."""
 
 
-def identities(a: Plan, b: Plan) -> list[Difference]:
+def identities(a: Identity, b: Identity) -> list[Difference]:
     """Where the identity tuples differ; empty means that the results compare directly."""
     names = identity_names()
-    return [(names.get(k, k), _text(x), _text(y)) for k, (x, y) in identity_difference(a.identity, b.identity).items()]
+    return [(names.get(k, k), _text(x), _text(y)) for k, (x, y) in identity_difference(a, b).items()]
+
+
+def identity(plan: Plan, candidate: Candidate | None) -> Identity:
+    """What the numbers of ``candidate`` are results of: a plan's own tuple is that of its best."""
+    if candidate is None or candidate == plan.best:
+        return plan.identity
+    return plan.identity.model_copy(update={"gpu": candidate.accelerator, "topology": deployment(candidate)})
 
 
 def identity_names() -> dict[str, str]:
@@ -64,26 +72,67 @@ def scenarios(a: Plan, b: Plan) -> list[Difference]:
     return [(k, _text(x), _text(y)) for k, (x, y) in found.items() if k not in ("name", "description")]
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a deployment: its name, its value (None: it has none), how it is written, its interval's keys."""
+
+    name: str
+    of: Callable[[Candidate], float | None]
+    show: Callable[[float | None], str]
+    keys: tuple[str, ...] = ()
+
+    def text(self, candidate: Candidate) -> str:
+        """The value, with its 80 % interval where it has one."""
+        value = self.show(self.of(candidate))
+        inside = next((candidate.interval[k] for k in self.keys if k in candidate.interval), None)
+        if inside is None:
+            return value
+        ends = durations(inside.low80, inside.high80) if self.show is duration else span(inside)
+        return f"{value} ({ends})"
+
+
 def numbers(a: Candidate, b: Candidate) -> list[Row]:
     """The figures of two deployments."""
-    columns: list[tuple[str, Callable[[Candidate], float | None], Callable[[float | None], str]]] = [
-        (_("GPUs"), lambda c: float(c.gpus), count),
-        (_("Replicas"), lambda c: float(c.replicas), count),
-        (_("$ per million output tokens"), lambda c: c.usd_per_mtok.output, dollars),
-        (_("$ per hour"), lambda c: c.usd_per_hour, dollars),
-        (_("Output tokens/s per GPU"), lambda c: c.output_tokens_per_s_per_gpu, sig),
-        (_("Goodput, requests/s"), lambda c: c.goodput_rps, sig),
-        (_("Time to first token, mean"), lambda c: c.ttft_ms.mean, duration),
-        (_("Time per output token, mean"), lambda c: c.tpot_ms.mean, duration),
-        (_("Requests in flight"), lambda c: c.concurrency, sig),
-        (_("KV cache of the fullest GPU"), lambda c: c.memory_gib.kv, gib),
-        (_("Joules per output token"), lambda c: c.joules_per_token, sig),
+    figures = [
+        Figure(_("GPUs"), lambda c: float(c.gpus), count),
+        *_workers(a, b),
+        Figure(
+            _("$ per million output tokens"),
+            lambda c: c.usd_per_mtok.output,
+            dollars,
+            ("usd_per_mtok_output", "usd_per_mtok", "usd_per_mtok.output"),
+        ),
+        Figure(_("$ per hour"), lambda c: c.usd_per_hour, dollars),
+        Figure(
+            _("Output tokens/s per GPU"),
+            lambda c: c.output_tokens_per_s_per_gpu,
+            sig,
+            ("output_tokens_per_s_per_gpu",),
+        ),
+        Figure(_("Goodput, requests/s"), lambda c: c.goodput_rps, sig),
+        Figure(_("Time to first token, mean"), lambda c: c.ttft_ms.mean, duration, ("ttft_ms", "ttft_ms_mean")),
+        Figure(_("Time per output token, mean"), lambda c: c.tpot_ms.mean, duration, ("tpot_ms", "tpot_ms_mean")),
+        Figure(_("Requests in flight"), lambda c: c.concurrency, sig),
+        Figure(_("KV cache of the fullest GPU"), lambda c: c.memory_gib.kv, gib),
+        Figure(_("Joules per output token"), lambda c: c.joules_per_token, sig, ("joules_per_token",)),
     ]
     out = []
-    for name, of, show in columns:
-        x, y = of(a), of(b)
-        out.append(Row(name, show(x), show(y), y / x if x and y is not None else None))
+    for figure in figures:
+        x, y = figure.of(a), figure.of(b)
+        out.append(Row(figure.name, figure.text(a), figure.text(b), y / x if x and y is not None else None))
     return out
+
+
+def _workers(a: Candidate, b: Candidate) -> list[Figure]:
+    """Workers by what they do: those of an aggregated deployment read and write, a disaggregated one has two pools.
+    Workers of different work are not put in one row.
+    """
+    figures = [
+        Figure(_("Replicas"), lambda c: None if c.prefill_pool else float(c.replicas), count),
+        Figure(_("Prefill workers"), lambda c: float(c.prefill_pool.workers) if c.prefill_pool else None, count),
+        Figure(_("Decode workers"), lambda c: float(c.decode_pool.workers) if c.decode_pool else None, count),
+    ]
+    return [f for f in figures if f.of(a) is not None or f.of(b) is not None]
 
 
 def _text(value: Any) -> str:

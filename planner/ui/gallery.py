@@ -41,15 +41,15 @@ def examples() -> tuple[Example, ...]:
 def titles() -> dict[str, str]:
     """Example id -> what it is about, in the language in use; its own name where there is no other."""
     known = {
-        "deepseek-v3-h800": _("Chat · DeepSeek-V3, a day of its own service · H800"),
-        "deepseek-r1-h200": _("Chat · DeepSeek-R1 · one node of H200"),
-        "gpt-oss-120b-h100": _("Benchmark · gpt-oss-120b, 64 in flight · H100"),
+        "deepseek-v3-h800": _("Chat · DeepSeek-V3 service · H800"),
+        "deepseek-r1-h200": _("Chat · DeepSeek-R1 · one H200 node"),
+        "gpt-oss-120b-h100": _("Benchmark · gpt-oss-120b · H100"),
         "kimi-k2-gb200": _("Agents · Kimi-K2 · GB200 NVL72"),
         "llama-3.3-70b-mi300x": _("Chat · Llama-3.3-70B · MI300X"),
         "qwen3-32b-l40s": _("Chat · Qwen3-32B · L40S"),
-        "infeasible-405b-one-h100": _("Does not fit · Llama-3.1-405B on one H100"),
-        "qwen3-235b-long-document-h20": _("Long-document Q&A · Qwen3-235B-A22B · H20"),
-        "qwen3-coder-480b-code-h200": _("Code completion · Qwen3-Coder-480B · H200"),
+        "infeasible-405b-one-h100": _("Does not fit · 405B on one H100"),
+        "qwen3-235b-long-document-h20": _("Long-document Q&A · Qwen3-235B · H20"),
+        "qwen3-coder-480b-code-h200": _("Code completion · Qwen3-Coder · H200"),
         "deepseek-r1-reasoning-b200": _("Reasoning · DeepSeek-R1-0528 · B200"),
     }
     return {e.id: known.get(e.id, e.scenario.name) for e in examples()}

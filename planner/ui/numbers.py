@@ -58,6 +58,13 @@ def duration(ms: float | None) -> str:
     return f"{sig(ms / 3600e3)} h"
 
 
+def durations(low_ms: float, high_ms: float) -> str:
+    """A range of milliseconds, its unit once where both ends have the same."""
+    low, high = duration(low_ms), duration(high_ms)
+    number, _space, unit = low.partition(" ")
+    return f"{number}–{high}" if high.endswith(f" {unit}") else f"{low}–{high}"
+
+
 def dollars(value: float | None) -> str:
     """US dollars."""
     return NONE if value is None else f"${sig(value)}"

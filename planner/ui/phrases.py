@@ -336,7 +336,16 @@ ERRORS = (
     N_("{node}: accelerator {gpu}: {field}: got {given}; {why}"),
 )
 
-TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *SPLIT, *LADDER, *ERRORS, *STAND_INS)
+EXPORTS = (
+    N_("the plan's accelerators ({node}) are of {text}, on which {names} runs"),
+    N_("the plan's accelerators ({node}) are of {text}, on which {a} and {b} run"),
+    N_("llm-d routes to vLLM and SGLang: use trtllm or dynamo for TensorRT-LLM"),
+    N_("TensorRT-LLM needs an MPI launcher for a worker on {n} hosts: use trtllm or dynamo"),
+    N_("a vendor with a device plugin here: {names}"),
+)
+"""Why an engine or a manifest cannot express a plan (planner.export)."""
+
+TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *SPLIT, *LADDER, *ERRORS, *STAND_INS, *EXPORTS)
 _JOINTS = (("; ", "；"), (" or ", " 或 "), (": ", "："))
 """Where sentences are put together, and how in a language that writes no space there."""
 

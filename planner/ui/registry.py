@@ -49,22 +49,42 @@ def entries() -> dict[str, list[Entry]]:
     }
 
 
+FIRST_PATH = "first"
+"""Name of the page at the root: its own is free for the address that leads there."""
+
+
 def pages() -> dict[str, list[st.Page]]:
-    """The same for ``st.navigation``; the very first page is where a visitor arrives."""
+    """The same for ``st.navigation``. The very first page is where a visitor arrives: it stands at the root, and its
+    name as an address leads there (a page that no menu shows).
+    """
     first = next(iter(entries().values()))[0].id
-    return {
+    groups = {
         group: [
             st.Page(
                 _shower(e),
                 title=e.title,
                 icon=f":material/{e.icon}:",
-                url_path=e.id,
+                url_path=FIRST_PATH if e.id == first else e.id,
                 default=e.id == first,
             )
             for e in members
         ]
         for group, members in entries().items()
     }
+    root = next(iter(groups.values()))
+    root.append(st.Page(_nothing, title=root[0].title, url_path=first, visibility="hidden"))
+    return groups
+
+
+def arrive(page: st.Page, groups: dict[str, list[st.Page]]) -> None:
+    """Goes on to the page at the root where ``page`` is only its address."""
+    root = next(iter(groups.values()))[0]
+    if page.url_path == next(iter(entries().values()))[0].id:
+        st.switch_page(root)
+
+
+def _nothing() -> None:
+    """Never drawn: :func:`arrive` goes on."""
 
 
 def _shower(entry: Entry) -> Callable[[], None]:

@@ -5,14 +5,16 @@ unasked.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from planner.errors import PlannerError
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.search.fixes import KV_IN_FP8
-from planner.search.plan_schema import NearestMiss, Rejection
+from planner.search.plan_schema import NearestMiss, Plan, Rejection
 from planner.search.setup import DEFAULT_WORKER_GPUS
-from planner.ui import state
+from planner.ui import draft, state
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, duration
 from planner.ui.words import latencies, node_label, percentiles
@@ -20,6 +22,10 @@ from planner.ui.words import latencies, node_label, percentiles
 _HIGH_PRECISION_KV = (None, "bf16", "fp16", "fp32")
 _LARGEST_WORKER, MOST_NODES = 4096, 100_000
 """Largest values that a scenario may hold."""
+SLO = "slo_"
+"""How reasons start that are limits on latencies."""
+ATTEMPTS, MARGIN = 4, 0.01
+"""Plans asked for until a moved limit holds, and how far it goes beyond the value reached: doubled at every attempt."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +42,49 @@ def remedies(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remed
         return _memory(scenario, refused)
     if refused.reason in ("nodes", "max_gpus", "rate"):
         return _counts(scenario, refused)
-    if refused.reason.startswith("slo_"):
-        return _limit(scenario, f"{refused.reason.removeprefix('slo_')}_ms", refused)
-    return []
+    metric = limited(refused)
+    return [] if metric is None else _limit(scenario, metric, refused.needed)
+
+
+def limited(refused: Rejection | NearestMiss) -> str | None:
+    """The metric whose limit refuses a deployment (ttft_ms, ...); None where it is another reason."""
+    return f"{refused.reason.removeprefix(SLO)}_ms" if refused.reason.startswith(SLO) else None
+
+
+def proven(scenario: Scenario, refused: NearestMiss | Rejection, ask: Callable[[Scenario], Plan]) -> Remedy | None:
+    """The change that lets a deployment over a latency limit through, with a plan to show for it.
+
+    The value that a refused deployment reaches is known before it is refined, and refining may move it: so the changed
+    scenario is planned, the limit moved on (or another remedy added) until ``ask`` has a plan. None where
+    :data:`ATTEMPTS` plans do not get there.
+    """
+    parts: dict[tuple[str, ...], Remedy] = {}
+    now: NearestMiss | Rejection | None = refused
+    for attempt in range(ATTEMPTS):
+        metric = None if now is None else limited(now)
+        if now is None:
+            return None
+        beyond = 1.0 + MARGIN * 2.0**attempt
+        if metric is None:
+            found = remedies(_with(scenario, parts), now)[:1]
+        else:
+            found = _limit(scenario, metric, None if now.needed is None else beyond * now.needed)
+        if not found:
+            return None
+        parts[tuple(field for field, _value in found[0].values)] = found[0]
+        try:
+            plan = ask(_with(scenario, parts))
+        except PlannerError:
+            return None
+        if plan.best is not None:
+            label = " + ".join(one.label for one in parts.values())
+            return Remedy(label, tuple(v for one in parts.values() for v in one.values))
+        now = next(iter(plan.nearest_misses), None)
+    return None
+
+
+def _with(scenario: Scenario, parts: dict[tuple[str, ...], Remedy]) -> Scenario:
+    return draft.build(scenario, {k: v for one in parts.values() for k, v in one.values})
 
 
 def _memory(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy]:
@@ -104,15 +150,15 @@ def _counts(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy
     return out
 
 
-def _limit(scenario: Scenario, metric: str, refused: Rejection | NearestMiss) -> list[Remedy]:
-    """The limit moved to the value reached, and the limit dropped."""
+def _limit(scenario: Scenario, metric: str, needed: float | None) -> list[Remedy]:
+    """The limit moved to ``needed``, the value reached in ms; nothing where the form does not show the limit broken."""
     given = getattr(scenario.slo, metric)
-    if given is None or refused.needed is None or not math.isfinite(refused.needed):
+    if given is None or needed is None or not math.isfinite(needed):
         return []
     shown, limit = next(iter(given.given().items()))
-    if refused.needed <= limit:
-        return []  # it breaks a limit that the form does not show
-    reached = _up(refused.needed)
+    if needed <= limit:
+        return []
+    reached = _up(needed)
     label = _("{metric} limit ({percentile}) of {limit} instead of {now}").format(
         metric=latencies()[metric][1],
         percentile=percentiles()[shown],

@@ -21,7 +21,9 @@ def main() -> None:
         initial_sidebar_state=SIDEBAR_PX,
     )
     state.start()
-    page = st.navigation(registry.pages())
+    pages = registry.pages()
+    page = st.navigation(pages)
+    registry.arrive(page, pages)
     error = sidebar.show()
     told = state.reported()
     if told is not None:

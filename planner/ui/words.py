@@ -250,6 +250,8 @@ def subject_name(subject: str) -> str:
         "end-to-end coefficients": _("end-to-end coefficients"),
         "output_tokens_per_s_per_gpu": _("output tokens per second and GPU"),
         "usd_per_mtok": _("cost per token"),
+        "percentiles under load": _("percentiles under load"),
+        "engine.version": _("engine version"),
     }
     return known.get(subject) or subject.replace("_", " ")
 

@@ -141,8 +141,18 @@ def test_two_scenarios_side_by_side(app, planned):
     assert any("compare directly" in s.value for s in app.success)
     app.selectbox(key="compare.right").set_value("example.kimi-k2-gb200").run()
     assert not app.exception
-    tables = " ".join(str(t.value.to_dict()) for t in app.main.dataframe)
-    assert "kimi-k2" in tables
+    tables = " ".join(str(t.value.to_dict()) for t in app.main.table)
+    assert "kimi" in tables.lower()
+
+
+def test_the_tuple_is_that_of_the_candidate_compared(app, planned):
+    turn_to(app, "compare")
+    app.selectbox(key="compare.right").set_value("example.deepseek-r1-h200").run()
+    before = str(app.main.table[0].value.to_dict())
+    app.session_state["planner.chosen"] = 3
+    app.run()
+    assert not app.exception
+    assert str(app.main.table[0].value.to_dict()) != before
 
 
 def test_a_plan_file_is_compared(app, planned, plan):

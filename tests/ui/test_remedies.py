@@ -5,7 +5,7 @@ import pytest
 from planner import plan as make_plan
 from planner.search.plan_schema import Rejection
 from planner.ui import draft, gallery
-from planner.ui.remedies import remedies
+from planner.ui.remedies import proven, remedies
 
 
 def refused(reason: str, needed: float, available: float) -> Rejection:
@@ -66,3 +66,39 @@ def test_following_the_remedies_leads_to_a_plan(example, change):
         for remedy in offered[-2:]:
             scenario = changed(scenario, remedy)
     assert plan.best is not None
+
+
+@pytest.mark.parametrize(
+    ("example", "change"),
+    [
+        ("deepseek-r1-h200", {"slo.ttft_ms.limit": 126.0}),
+        ("deepseek-r1-h200", {"slo.tbt_ms.limit": 105.0}),
+        ("qwen3-coder-480b-code-h200", {"slo.tpot_ms.limit": 2.87}),
+    ],
+)
+def test_a_limit_is_offered_only_with_a_plan_to_show_for_it(example, change):
+    """The value that the nearest miss reaches is not enough by itself: refining moves it."""
+    scenario = draft.build(gallery.example(example).scenario, change)
+    miss = make_plan(scenario).nearest_misses[0]
+    remedy = proven(scenario, miss, make_plan)
+    assert remedy is not None
+    assert make_plan(changed(scenario, remedy)).best is not None
+    (field, value), *_more = remedy.values
+    assert field == next(iter(change))
+    assert miss.needed < value < 1.2 * miss.needed
+
+
+def test_a_limit_that_no_plan_follows_from_is_not_offered(scenario, plan):
+    nothing = plan.model_copy(update={"candidates": (), "nearest_misses": ()})
+    assert proven(scenario, refused("slo_tpot", 51.2, 50.0), lambda s: nothing) is None
+
+
+def test_a_second_hurdle_is_named_in_the_same_button(scenario, plan):
+    """Lifting the limit shows that memory is short: both changes are one offer."""
+    miss = refused("slo_tpot", 51.2, 50.0)
+    short = refused("memory", 100.0, 80.0).model_copy(update={"fix": "KV cache in fp8"})
+    then = plan.model_copy(update={"candidates": (), "nearest_misses": (short,)})
+    answers = iter([then, plan])
+    remedy = proven(scenario, miss, lambda s: next(answers))
+    assert remedy.label == "TPOT limit (mean) of 51.8 ms instead of 50.0 ms + KV cache in fp8"
+    assert dict(remedy.values) == {"slo.tpot_ms.limit": 51.8, "precision.kv": "fp8"}

@@ -13,7 +13,7 @@ from planner.ui import palette
 from planner.ui.figures.common import finish, log_axis
 from planner.ui.i18n import _
 from planner.ui.numbers import count, dollars, duration, sig
-from planner.ui.text import label
+from planner.ui.text import label, pair
 from planner.ui.words import node_label, percentiles, servings, short_deployment
 
 HEIGHT = 430
@@ -211,7 +211,7 @@ def _markers(figure: go.Figure, members: list[Point], across: Axis, up: Axis, na
 def _hover(p: Point) -> str:
     all_axes = axes()
     lines = [f"<b>{label(p.text)}</b>", f"{label(node_label(p.node))} · {label(servings()[p.serving])}"]
-    lines += [f"{label(all_axes[k].title)}: {all_axes[k].show(v)}" for k, v in p.values.items() if v is not None]
+    lines += [label(pair(all_axes[k].title, all_axes[k].show(v))) for k, v in p.values.items() if v is not None]
     lines.append(_("Requests in flight: {n}").format(n=sig(p.concurrency)))
     if p.rank is None:
         lines.append(_("On the frontier, but not among the candidates listed"))

@@ -9,7 +9,7 @@ from planner.ui import palette
 from planner.ui.figures.common import finish
 from planner.ui.i18n import _
 from planner.ui.numbers import quantity
-from planner.ui.text import label, wrapped
+from planner.ui.text import label, pair, wrapped
 from planner.ui.words import node_label
 
 ROW_PX, FRAME_PX = 40, 120
@@ -51,8 +51,8 @@ def misses_bar(misses: tuple[NearestMiss, ...]) -> go.Figure | None:
             "color": palette.LIMIT,
             "line": {"width": 4, "color": palette.LIMIT},
         },
-        hovertext=[quantity(m.available, m.unit) for m in rows],
-        hovertemplate=_("available") + ": %{hovertext}<extra></extra>",
+        hovertext=[label(pair(_("available"), quantity(m.available, m.unit))) for m in rows],
+        hovertemplate="%{hovertext}<extra></extra>",
     )
     figure.update_yaxes(autorange="reversed")
     # room for the number behind the longest bar, on a phone as well

@@ -13,7 +13,7 @@ from planner.ui.figures.common import finish, log_axis
 from planner.ui.i18n import _
 from planner.ui.numbers import count, dollars, duration, sig
 from planner.ui.sweep import Point, Variable
-from planner.ui.text import label
+from planner.ui.text import label, pair
 from planner.ui.words import deployment
 
 HEIGHT = 360
@@ -97,8 +97,8 @@ def _hover(variable: Variable, point: Point, metric: Metric) -> str:
     assert point.best is not None
     return "<br>".join(
         (
-            f"<b>{label(variable.axis)}: {label(variable.show(point.value))}</b>",
-            f"{label(metric.title)}: {metric.show(metric.of(point.best))}",
+            f"<b>{label(pair(variable.axis, variable.show(point.value)))}</b>",
+            label(pair(metric.title, metric.show(metric.of(point.best)))),
             label(deployment(point.best)),
         )
     )

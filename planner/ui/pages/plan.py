@@ -8,8 +8,7 @@ from planner.search.plan_schema import Candidate, Plan
 from planner.ui import state
 from planner.ui.current import Answered, current
 from planner.ui.i18n import _
-from planner.ui.sections import candidates, charts, headline, reasons
-from planner.ui.sidebar.files import file_stem
+from planner.ui.sections import candidates, charts, headline, reasons, take_home
 
 
 def show() -> None:
@@ -29,29 +28,18 @@ def _feasible(plan: Plan, candidate: Candidate, key: str) -> None:
     candidates.show(plan, key)
     left, right = st.columns(2, gap="medium")
     with left:
-        reasons.show_rejections(plan)
+        reasons.show_rejections(plan, reasons.Offers(plan))
     with right:
         reasons.show_evidence(candidate)
         reasons.show_assumptions(plan)
-    _downloads(plan)
+    take_home.show(plan, candidate)
 
 
 def _infeasible(plan: Plan) -> None:
     headline.nothing_feasible(plan)
-    reasons.show_misses(plan)
-    reasons.show_rejections(plan)
+    offers = reasons.Offers(plan)
+    reasons.show_misses(plan, offers)
+    reasons.show_rejections(plan, offers)
     reasons.show_assumptions(plan)
-    _downloads(plan)
-
-
-def _downloads(plan: Plan) -> None:
-    st.subheader(_("Take it home"), anchor=False)
-    st.download_button(
-        _("Plan (YAML)"),
-        data=plan.to_yaml,
-        file_name=f"{file_stem(plan.scenario.name)}.plan.yaml",
-        mime="application/yaml",
-        icon=":material/download:",
-        on_click="ignore",
-        help=_("Everything on this page and the scenario; loads back here and on the command line."),
-    )
+    take_home.show(plan, None)
+    offers.prove()

@@ -47,56 +47,60 @@ def _row(c: Candidate) -> dict[str, Any]:
 
 
 def columns(layout_px: int) -> dict[str, Any]:
-    """Headers with units, help texts and three significant digits."""
+    """Headers with units, help texts, three significant digits, widths that show header and numbers whole."""
 
-    def number(label: str, help: str) -> Any:
-        return st.column_config.NumberColumn(label, help=help, format=_THREE_DIGITS)
+    def number(label: str, help: str, width: int) -> Any:
+        return st.column_config.NumberColumn(label, help=help, format=_THREE_DIGITS, width=width)
 
     return {
         "rank": st.column_config.NumberColumn("#", help=_("1 is best by the objective."), pinned=True, width=40),
-        "layout": st.column_config.TextColumn(_("Workers × layout"), help=layout_help(), width=layout_px),
-        "node": st.column_config.TextColumn(_("Node")),
-        "serving": st.column_config.TextColumn(_("Serving")),
-        "gpus": st.column_config.NumberColumn(_("GPUs"), help=_("Of the whole deployment.")),
-        "usd": number(_("$ / Mtok out"), _("US dollars per million output tokens.")),
-        "rate": number(_("out tok/s/GPU"), _("Output tokens per second and GPU.")),
-        "goodput": number(_("goodput, req/s"), _("Requests per second that meet every limit.")),
-        "ttft": number(_("TTFT, ms"), _("Mean time to first token.")),
-        "tpot": number(_("TPOT, ms"), _("Mean time per output token after the first.")),
-        "concurrency": number(_("in flight"), _("Requests in flight over the whole deployment.")),
-        "kv": number(_("KV, GiB"), _("KV cache of the fullest GPU.")),
-        "joules": number(_("J / tok"), _("Energy per output token.")),
+        "usd": number("$/Mtok", _("US dollars per million output tokens."), 72),
+        "gpus": st.column_config.NumberColumn(_("GPUs"), help=_("Of the whole deployment."), width=66),
+        "tpot": number("TPOT ms", _("Mean time per output token after the first, in milliseconds."), 78),
+        "ttft": number("TTFT ms", _("Mean time to first token, in milliseconds."), 76),
+        "layout": st.column_config.TextColumn(
+            _("Workers × layout"),
+            help=_("With an arrow: prefill workers → decode workers.") + " " + layout_help(),
+            width=layout_px,
+        ),
+        "node": st.column_config.TextColumn(_("Node"), width=116),
+        "rate": number("tok/s/GPU", _("Output tokens per second and GPU."), 84),
+        "goodput": number(_("goodput"), _("Requests per second that meet every limit."), 82),
+        "serving": st.column_config.TextColumn(_("Serving"), width=104),
+        "concurrency": number(_("in flight"), _("Requests in flight over the whole deployment."), 82),
+        "kv": number("KV GiB", _("KV cache of the fullest GPU."), 70),
+        "joules": number("J/tok", _("Energy per output token, in joules."), 64),
         "extrapolated": st.column_config.CheckboxColumn(
-            _("extrapolated"), help=_("Something about it lies outside what was measured.")
+            _("extrapolated"), help=_("Something about it lies outside what was measured."), width=100
         ),
     }
 
 
-_ORDER = ("rank", "usd", "gpus", "layout", "rate", "ttft", "tpot", "goodput", "concurrency", "kv", "joules")
-
-
 def order(plan: Plan) -> list[str]:
-    """Columns from left to right: what is asked first, then what tells the rows apart; a phone shows the first few."""
-    told_apart = []
-    if len({c.node for c in plan.candidates}) > 1:
-        told_apart.append("node")
-    if len({c.serving for c in plan.candidates}) > 1:
-        told_apart.append("serving")
-    same = [k for k in ("node", "serving") if k not in told_apart]
-    return [*_ORDER[:4], *told_apart, *_ORDER[4:], "extrapolated", *same]
+    """Columns from left to right, those of a phone first; as many as a desktop window shows without scrolling. The rest
+    is in the table's own list of columns.
+    """
+    several = len({c.node for c in plan.candidates}) > 1
+    return ["rank", "usd", "gpus", "tpot", "ttft", "layout", *(["node"] if several else ["rate", "goodput"])]
+
+
+WIDEST_PX = 340
 
 
 def _layout_px(plan: Plan) -> int:
     """Width that shows the longest layout, within reason."""
     longest = max((len(short_deployment(c)) for c in plan.candidates[:SHOWN]), default=0)
-    return min(max(round(6.2 * longest) + 20, 140), 340)
+    return min(max(round(6.4 * longest) + 24, 140), WIDEST_PX)
 
 
 def show(plan: Plan, key: str) -> None:
     """The table; ``key`` tells one plan's selection from another's."""
     st.subheader(
         _("Candidates"),
-        help=_("Click a header to sort, the box before a row to see that deployment."),
+        help=_(
+            "Click a header to sort, the box before a row to see that deployment. "
+            "The eye above the table offers more columns."
+        ),
         anchor=False,
     )
     table = frame(plan).dropna(axis="columns", how="all")

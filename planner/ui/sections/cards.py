@@ -21,9 +21,10 @@ class Card:
 
 
 def cards(shown: Sequence[Card]) -> None:
-    """Cards side by side; below each other on a phone."""
-    for column, card in zip(st.columns(len(shown), gap="small"), shown, strict=True):
-        with column, st.container(border=True, gap=None, height="stretch"):
+    """Cards side by side, as many in a row as there is room for."""
+    row = st.container(horizontal=True, gap="small")
+    for card in shown:
+        with row, st.container(border=True, gap=None, height="stretch"):
             st.caption(card.label, help=card.help)
             st.metric(card.label, card.value, label_visibility="collapsed")
             if card.note:

@@ -10,7 +10,7 @@ import streamlit as st
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Interval, Plan, SloCheck
 from planner.ui.i18n import _
-from planner.ui.numbers import count, dollars, duration, exact, gib, percent, sig, span
+from planner.ui.numbers import count, dollars, duration, durations, exact, gib, percent, sig, span
 from planner.ui.sections import formulas
 from planner.ui.sections.reasons import grouped_marks
 from planner.ui.text import lowered, pair, plain, sentence
@@ -47,8 +47,9 @@ def show(plan: Plan, candidate: Candidate) -> None:
     """Sentence, figures and binding limit of ``candidate``."""
     st.header(plain(deployment(candidate)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
     st.caption(question(plan.scenario) + _which(plan, candidate))
-    for column, figure in zip(st.columns(5, gap="small"), figures(candidate), strict=True):
-        with column:
+    row = st.container(horizontal=True, gap="small")
+    for figure in figures(candidate):
+        with row:
             _metric(figure)
     st.markdown(_("**What binds:** {text}").format(text=plain(sentence(candidate.binding))))
     left, right = st.columns(2, gap="small")
@@ -140,7 +141,7 @@ def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
     return Figure(
         f"{name}, {percentiles().get(judged, judged)}",
         duration(value),
-        None if inside is None else f"{duration(inside.low80)}–{duration(inside.high80)}",
+        None if inside is None else durations(inside.low80, inside.high80),
         limit_text(check) if check else _("no limit"),
         pair(short, meaning),
         None if check is None else all(k.met for k in checks),

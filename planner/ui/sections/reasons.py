@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from planner.search.plan_schema import Candidate, Mark, NearestMiss, Plan, Rejection
 from planner.ui import state
+from planner.ui.answers import quiet_answer
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.misses import misses_bar
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, quantity, sig
-from planner.ui.remedies import remedies
-from planner.ui.text import listed, lowered, plain, sentence
+from planner.ui.remedies import Remedy, limited, proven, remedies
+from planner.ui.text import listed, lowered, pair, plain, sentence
 from planner.ui.words import node_label, operators, reason_name, servings, subject_name, term_name
 
 _CURVE = "operator curve "
@@ -21,7 +23,57 @@ SHOWN = 4
 """Reasons and marks shown at once; the rest is one click away."""
 
 
-def show_rejections(plan: Plan) -> None:
+class Offers:
+    """The buttons that apply a change: each change is offered once, and only when pressed does the scenario change.
+
+    Where nothing serves the scenario, moving a limit is offered only with a plan to show for it: its place is kept, and
+    :meth:`prove` fills it once the rest of the page stands.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._said: set[str] = set()
+        self._pending: list[tuple[DeltaGenerator, NearestMiss | Rejection, str]] = []
+
+    def show(self, refused: Rejection | NearestMiss, key: str) -> None:
+        """Buttons for what would let ``refused`` through."""
+        metric = limited(refused)
+        if metric is not None and self.plan.best is None:
+            if metric not in self._said and remedies(self.plan.scenario, refused):
+                self._said.add(metric)
+                self._pending.append((st.container(), refused, key))
+            return
+        offered = [r for r in remedies(self.plan.scenario, refused) if r.label not in self._said]
+        self._said.update(r.label for r in offered)
+        for i, remedy in enumerate(offered):
+            _button(remedy, f"remedy.{key}.{i}")
+
+    def prove(self) -> None:
+        """Plans what was put off; the plan of the button that is then pressed is there already."""
+        catalog = state.catalog()
+        for place, refused, key in self._pending:
+            with place:
+                with st.spinner(_("Looking for a limit that can be held …"), show_time=True):
+                    remedy = proven(self.plan.scenario, refused, lambda s: quiet_answer(s, catalog))
+                if remedy is None:
+                    st.caption(_("No plan was found by moving this limit."))
+                else:
+                    _button(remedy, f"remedy.{key}")
+
+
+def _button(remedy: Remedy, key: str) -> None:
+    st.button(
+        _("Try: {change}").format(change=plain(remedy.label)),
+        key=key,
+        on_click=state.put,
+        args=(dict(remedy.values),),
+        icon=":material/build:",
+        type="tertiary",
+        wrap=True,
+    )
+
+
+def show_rejections(plan: Plan, offers: Offers) -> None:
     """One sentence a reason, most frequent first."""
     if not plan.rejected:
         return
@@ -31,39 +83,18 @@ def show_rejections(plan: Plan) -> None:
         st.caption(tried.format(evaluated=count(plan.evaluated), feasible=count(plan.feasible)))
     ordered = sorted(plan.rejected, key=lambda r: -r.count)
     for i, one in enumerate(ordered[:SHOWN]):
-        _rejection(plan, one, i)
+        _rejection(one, offers, i)
     rest = ordered[SHOWN:]
     if rest:
         more = ngettext("{n} more reason", "{n} more reasons", len(rest)).format(n=len(rest))
         with st.expander(more, key="more.rejected"):
             for i, one in enumerate(rest, start=SHOWN):
-                _rejection(plan, one, i)
+                _rejection(one, offers, i)
 
 
-def _rejection(plan: Plan, one: Rejection, place: int) -> None:
+def _rejection(one: Rejection, offers: Offers, place: int) -> None:
     st.markdown(rejection(one))
-    _buttons(plan, one, f"rejected.{place}")
-
-
-def _buttons(plan: Plan, refused: Rejection | NearestMiss, key: str, said: set[str] | None = None) -> None:
-    """One button a remedy: the scenario changes only when it is pressed. Those in ``said`` are not offered again, and
-    those offered are added to it.
-    """
-    offered = [r for r in remedies(plan.scenario, refused) if said is None or r.label not in said]
-    if said is not None:
-        said.update(r.label for r in offered)
-    if not offered:
-        return
-    with st.container(horizontal=True, gap="small"):
-        for i, remedy in enumerate(offered):
-            st.button(
-                _("Try: {change}").format(change=plain(remedy.label)),
-                key=f"remedy.{key}.{i}",
-                on_click=state.put,
-                args=(dict(remedy.values),),
-                icon=":material/build:",
-                type="tertiary",
-            )
+    offers.show(one, f"rejected.{place}")
 
 
 def _some(items: list[str], more: str, key: str) -> None:
@@ -107,7 +138,7 @@ def says(text: str, value: float | None) -> bool:
     return any(w in text for w in written)
 
 
-def show_misses(plan: Plan) -> None:
+def show_misses(plan: Plan, offers: Offers) -> None:
     """What almost serves the scenario, and the change that would make it do so."""
     if not plan.nearest_misses:
         return
@@ -121,7 +152,7 @@ def show_misses(plan: Plan) -> None:
             st.markdown(f"{plain(sentence(m.text))} {'' if says(m.text, m.needed) else need(m)}")
             if m.fix and m.fix not in said:
                 st.markdown(_(":material/build: **What would help:** {fix}").format(fix=plain(sentence(m.fix))))
-            _buttons(plan, m, f"miss.{i}", said)
+            offers.show(m, f"miss.{i}")
             said.add(m.fix or "")
     figure = misses_bar(plan.nearest_misses)
     if figure is not None:
@@ -140,7 +171,7 @@ def show_evidence(candidate: Candidate) -> None:
         st.markdown(plain(sentence(evidence.distance)))
     if evidence.extrapolated or evidence.marks:
         st.warning(_("Some numbers stand on weaker ground than the rest."), icon=":material/trending_flat:")
-    lines = [f"- **{plain(name)}**: {plain(sentence(text))}" for name, text in grouped_marks(evidence.marks)]
+    lines = ["- " + pair(f"**{plain(name)}**", plain(sentence(text))) for name, text in grouped_marks(evidence.marks)]
     if lines:
         _some(lines, ngettext("{n} more", "{n} more", len(lines) - SHOWN), "marks")
     if not (evidence.distance or evidence.marks or evidence.extrapolated):

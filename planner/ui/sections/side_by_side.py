@@ -12,11 +12,14 @@ from planner.ui.i18n import _
 from planner.ui.numbers import NONE, percent, sig
 from planner.ui.sections import errors
 from planner.ui.sections.headline import question
+from planner.ui.sections.tables import table
 from planner.ui.text import plain
 from planner.ui.words import deployment
 
 _LEFT, _RIGHT, _FILE = "compare.left", "compare.right", "compare.file"
 _NOW, _BEFORE, _UPLOAD = "now", "before", "upload"
+Side = tuple[Plan, comparison.Candidate | None]
+"""A plan and the deployment of it that is compared."""
 FEW = 6
 """Differences between scenarios that are shown without a click."""
 
@@ -52,35 +55,34 @@ def show(now: Plan) -> None:
             st.markdown(f"**{plain(choices[key])}**")
             st.markdown(plain(deployment(best)) if best is not None else _("Nothing serves this as asked"))
             st.caption(question(plan.scenario))
-    _identity(left, right)
     a, b = _chosen(left, left_key), _chosen(right, right_key)
+    _identity((left, a), (right, b))
     if a is None or b is None:
         st.info(_("Only one of them can be served: there are no numbers to compare."), icon=":material/block:")
         _question(left, right)
         return
     rows = comparison.numbers(a, b)
-    st.dataframe(
+    table(
         {
             _("Figure"): [r.name for r in rows],
             _("Left"): [r.left for r in rows],
             _("Right"): [r.right for r in rows],
             _("Right over left"): [_change(r.ratio) for r in rows],
-        },
-        hide_index=True,
-        placeholder=NONE,
-        height="content",
+        }
     )
+    st.caption(_("In brackets: where measured runs fall 80 % of the time."))
     _question(left, right)
 
 
 def _pick(choices: dict[str, str]) -> tuple[str, str]:
     keys = list(choices)
     first_other = keys[1] if len(keys) > 1 else keys[0]
-    with st.container(horizontal=True, gap="small"):
-        picked = []
-        for label, key, default in ((_("Left"), _LEFT, _NOW), (_("Right"), _RIGHT, first_other)):
-            if st.session_state.get(key) not in choices:
-                st.session_state[key] = default
+    picked = []
+    sides = ((_("Left"), _LEFT, _NOW), (_("Right"), _RIGHT, first_other))
+    for column, (label, key, default) in zip(st.columns(2, gap="medium"), sides, strict=True):
+        if st.session_state.get(key) not in choices:
+            st.session_state[key] = default
+        with column:
             picked.append(st.selectbox(label, keys, key=key, format_func=choices.__getitem__))
     return picked[0], picked[1]
 
@@ -108,9 +110,9 @@ def _chosen(plan: Plan, key: str) -> comparison.Candidate | None:
     return state.chosen(plan) if key == _NOW else plan.best
 
 
-def _identity(left: Plan, right: Plan) -> None:
+def _identity(left: Side, right: Side) -> None:
     """What the two are results of, then the versions that they were made with."""
-    rows = comparison.identities(left, right)
+    rows = comparison.identities(comparison.identity(*left), comparison.identity(*right))
     st.markdown(f"**{_('What they are results of')}**")
     if rows:
         st.caption(
@@ -124,7 +126,7 @@ def _identity(left: Plan, right: Plan) -> None:
             _("The same model, precision, engine, GPU and topology: the numbers compare directly."),
             icon=":material/check:",
         )
-    made = comparison.versions(left, right)
+    made = comparison.versions(left[0], right[0])
     if made:
         st.markdown(f"**{_('Versions')}**")
         _table(made)
@@ -139,16 +141,7 @@ def _question(left: Plan, right: Plan) -> None:
 
 
 def _table(rows: list[comparison.Difference]) -> None:
-    st.dataframe(
-        {
-            _("Field"): [r[0] for r in rows],
-            _("Left"): [r[1] for r in rows],
-            _("Right"): [r[2] for r in rows],
-        },
-        hide_index=True,
-        placeholder=NONE,
-        height="content",
-    )
+    table({_("Field"): [r[0] for r in rows], _("Left"): [r[1] for r in rows], _("Right"): [r[2] for r in rows]})
 
 
 def _change(ratio: float | None) -> str:

@@ -30,8 +30,10 @@ def show(scenario: Scenario) -> None:
     catalog = state.catalog()
     offered = variables(scenario, popular(scenario, catalog))
     drawn = metrics()
-    with st.container(horizontal=True, gap="small"):
+    left, right = st.columns(2, gap="medium")
+    with left:
         chosen = _pick(_("Change"), _VARIABLE, {k: v.name for k, v in offered.items()})
+    with right:
         metric = drawn[_pick(_("Look at"), _METRIC, {k: m.name for k, m in drawn.items()})]
     variable = offered[chosen]
     try:
@@ -175,8 +177,8 @@ def _why_not(point: Point) -> str:
 
 
 def _table(variable: Variable, found: list[Point]) -> None:
-    def number(title: str) -> Any:
-        return st.column_config.NumberColumn(title, format="%.3g")
+    def number(title: str, width: int, help: str | None = None) -> Any:
+        return st.column_config.NumberColumn(title, format="%.3g", width=width, help=help)
 
     key = f"sweep.rows.{variable.id}"
     picked = st.dataframe(
@@ -186,13 +188,16 @@ def _table(variable: Variable, found: list[Point]) -> None:
         key=key,
         on_select="rerun",
         selection_mode="single-row",
+        column_order=("value", "usd", "gpus", "tpot", "ttft", "deployment"),
         column_config={
-            "value": number(variable.axis) if variable.numeric else st.column_config.TextColumn(variable.axis),
-            "deployment": st.column_config.TextColumn(_("Deployment"), width=420),
-            "usd": number(_("$ / Mtok out")),
-            "gpus": st.column_config.NumberColumn(_("GPUs")),
-            "ttft": number(_("TTFT, ms")),
-            "tpot": number(_("TPOT, ms")),
+            "value": number(variable.name, 104, variable.axis)
+            if variable.numeric
+            else st.column_config.TextColumn(variable.name, width=104, help=variable.axis),
+            "usd": number("$/Mtok", 72, _("US dollars per million output tokens.")),
+            "gpus": st.column_config.NumberColumn(_("GPUs"), width=66, help=_("Of the whole deployment.")),
+            "tpot": number("TPOT ms", 78, _("Mean time per output token after the first, in milliseconds.")),
+            "ttft": number("TTFT ms", 76, _("Mean time to first token, in milliseconds.")),
+            "deployment": st.column_config.TextColumn(_("Deployment"), width=480),
         },
     )
     rows = picked.selection.rows if picked is not None else []

@@ -1,0 +1,165 @@
+"""Take it home: the plan, a workbook and a report as files; the launch script or manifest of one deployment, to read
+and to download.
+
+Files are built when their button is pressed. Only the script that is on show is built with the page: it is a few
+kilobytes of text in milliseconds, and its refusal has to be said before anybody presses.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+
+from planner.catalog import catalog
+from planner.errors import InputError, PlannerError
+from planner.export.formats import ENGINES, export_text, suffix
+from planner.scenario.schema import Scenario
+from planner.search.plan_schema import Candidate, Plan
+from planner.ui.i18n import _
+from planner.ui.phrases import translated
+from planner.ui.sections import errors
+from planner.ui.sidebar.files import file_stem
+from planner.ui.text import pair, plain, sentence
+from planner.ui.words import engines
+
+MANIFESTS = {"leaderworkerset": "LeaderWorkerSet", "dynamo": "Dynamo", "llm-d": "llm-d"}
+CODE_PX = 360
+_XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+def show(plan: Plan, candidate: Candidate | None) -> None:
+    """Everything to take away of ``candidate`` (None: nothing serves the scenario, and only words can be taken)."""
+    st.subheader(
+        _("Take it home"),
+        help=_("Of the deployment above. Files are made when you press; they are in English, as engines are."),
+        anchor=False,
+    )
+    _files(plan, candidate)
+    if candidate is not None:
+        _start(plan, candidate)
+
+
+def _files(plan: Plan, candidate: Candidate | None) -> None:
+    rank = 1 if candidate is None else candidate.rank
+    strange = foreign_nodes(plan.scenario)
+    with st.container(horizontal=True, gap="small"):
+        _button(
+            _("Plan (YAML)"),
+            plan.to_yaml,
+            f"{_stem(plan)}.plan.yaml",
+            "application/yaml",
+            _("Everything on this page and the scenario; loads back here and on the command line."),
+        )
+        if candidate is not None and not strange:
+            _button(
+                _("Workbook (Excel)"),
+                lambda: workbook(plan),
+                f"{_stem(plan)}.xlsx",
+                _XLSX,
+                _("Candidates, frontier and scenario, with costs as live formulas: change prices and see totals."),
+            )
+        for name, label, mime in (
+            ("report-html", _("Report (HTML)"), "text/html"),
+            ("report-md", _("Report (Markdown)"), "text/markdown"),
+        ):
+            _button(
+                label,
+                _text(plan, name, rank),
+                f"{_stem(plan)}{suffix(name)}",
+                mime,
+                _("Question, choice, frontier, reasons, formulas and evidence in one file, to read without this app."),
+            )
+    if strange:
+        st.caption(
+            _("{nodes}: hardware of your own, which scripts, manifests and workbooks do not know.").format(
+                nodes=plain(", ".join(strange))
+            )
+        )
+
+
+def _start(plan: Plan, candidate: Candidate) -> None:
+    """One launch script or manifest: chosen, read, downloaded."""
+    if foreign_nodes(plan.scenario):
+        return
+    own = plan.scenario.engine.name
+    offered = {own: _("{engine} script").format(engine=engines()[own])} | MANIFESTS
+    offered |= {e: _("{engine} script").format(engine=engines()[e]) for e in ENGINES if e != own}
+    key = f"start.{own}"
+    if st.session_state.get(key) not in offered:
+        st.session_state[key] = own
+    name = st.pills(
+        _("Start it with"),
+        list(offered),
+        key=key,
+        format_func=offered.__getitem__,
+        required=True,
+        help=_(
+            "A script starts any host of any worker, both pools of a disaggregated deployment included. "
+            "LeaderWorkerSet, Dynamo and llm-d are manifests for Kubernetes. The first is of the engine planned with."
+        ),
+    )
+    name = name or own
+    try:
+        text = export_text(plan, name, candidate.rank)
+    except PlannerError as error:
+        st.warning(refusal(error), icon=":material/block:")
+        return
+    script = name in ENGINES
+    if script and name != own:
+        st.caption(
+            _("The numbers above are of {planned}; {engine} may need other settings.").format(
+                planned=engines()[own], engine=engines()[name]
+            )
+        )
+    with st.container(horizontal=True, gap="small"):
+        _button(
+            _("Launch script") if script else _("Manifest (YAML)"),
+            text,
+            f"{_stem(plan)}.{name}{suffix(name)}",
+            "text/x-shellscript" if script else "application/yaml",
+            _("{n} lines, to read below.").format(n=text.count("\n")),
+        )
+    with st.expander(_("Read it first"), key="read.export"):
+        st.code(text, language="bash" if script else "yaml", height=CODE_PX)
+
+
+def _button(label: str, data: str | Callable[[], str | bytes], name: str, mime: str, help: str) -> None:
+    st.download_button(
+        label, data=data, file_name=name, mime=mime, icon=":material/download:", on_click="ignore", help=help
+    )
+
+
+def _text(plan: Plan, name: str, rank: int) -> Callable[[], str]:
+    return lambda: export_text(plan, name, rank)
+
+
+def workbook(plan: Plan) -> bytes:
+    """The plan as an Excel workbook; raises PlannerError."""
+    from planner.export.workbook.plan_book import write_plan_book
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.xlsx"
+        write_plan_book(plan, path)
+        return path.read_bytes()
+
+
+def foreign_nodes(scenario: Scenario) -> list[str]:
+    """Node types of the session's own: the exports look nodes up in the shipped catalogue."""
+    hardware = scenario.hardware
+    pools = () if hardware.pools is None else (*hardware.pools.prefill, *hardware.pools.decode)
+    known = set(catalog().node_ids())
+    return [n for n in dict.fromkeys(c.node for c in (*hardware.candidates, *pools)) if n not in known]
+
+
+def refusal(error: PlannerError) -> str:
+    """Why an export is not possible, in one sentence, safe for Markdown: without the command line's option."""
+    if isinstance(error, InputError):
+        return plain(sentence(pair(translated(str(error.given)), translated(error.allowed))))
+    return errors.message(error)
+
+
+def _stem(plan: Plan) -> str:
+    return file_stem(plan.scenario.name)

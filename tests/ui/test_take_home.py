@@ -1,0 +1,88 @@
+"""What is taken home: every file that the planner can write of a plan, and sentences where it cannot."""
+
+import io
+
+import pytest
+
+from planner.errors import InputError, UnknownNameError
+from planner.export.formats import ENGINES, FORMATS, export_text
+from planner.scenario.schema import NodeChoice
+from planner.ui.sections import take_home
+from tests.ui.test_frame import opened
+
+FILES = ("Plan (YAML)", "Workbook (Excel)", "Report (HTML)", "Report (Markdown)")
+
+
+def downloads(app) -> list[str]:
+    return [b.label for b in app.main.get("download_button")]
+
+
+def chooser(app):
+    return app.button_group(key="start.sglang")
+
+
+def test_all_files_are_offered_and_no_format_is_left_out(app):
+    assert downloads(app) == [*FILES, "Launch script"]
+    options = set(chooser(app).options)
+    assert options == {"SGLang script", "vLLM script", "TensorRT-LLM script", "LeaderWorkerSet", "Dynamo", "llm-d"}
+    assert len(options) + 2 == len(FORMATS)
+
+
+def test_the_script_on_show_is_that_of_the_engine_planned_with(app, plan):
+    (code,) = app.main.code
+    assert code.value == export_text(plan, "sglang").rstrip("\n") or code.value == export_text(plan, "sglang")
+    assert not app.main.warning or all("weaker" in w.value for w in app.main.warning)
+
+
+@pytest.mark.parametrize("name", [*ENGINES, "leaderworkerset", "dynamo", "llm-d"])
+def test_each_script_and_manifest_is_shown_or_refused_in_a_sentence(app, plan, name):
+    chooser(app).set_value(name).run()
+    assert not app.exception
+    if app.main.code:
+        assert app.main.code[0].value.strip() == export_text(plan, name).strip()
+        assert downloads(app)[-1] == ("Launch script" if name in ENGINES else "Manifest (YAML)")
+    else:
+        assert downloads(app) == [*FILES]
+        assert any("--format" not in w.value and w.value.endswith(".") for w in app.main.warning)
+
+
+def test_files_follow_the_candidate_chosen(app, plan):
+    from planner.ui import state
+
+    app.session_state[state._CHOSEN] = 3
+    app.run()
+    assert app.main.code[0].value.strip() == export_text(plan, "sglang", 3).strip()
+
+
+def test_a_vendor_that_an_engine_does_not_run_on_is_a_sentence(planned):
+    app = opened()
+    app.selectbox(key="pick.example").set_value("llama-3.3-70b-mi300x").run()
+    app.button_group(key="start.vllm").set_value("trtllm").run()
+    assert not app.exception
+    said = next(w.value.replace("\\", "") for w in app.main.warning if "AMD" in w.value)
+    assert said.startswith("TensorRT-LLM on AMD: ")
+    assert "vLLM and SGLang" in said
+    assert downloads(app) == [*FILES]
+
+
+def test_nothing_feasible_leaves_plan_and_reports(app):
+    app.number_input(key="f.slo.tpot_ms.limit").set_value(10.0).run()
+    assert downloads(app) == [FILES[0], *FILES[2:]]
+
+
+def test_the_workbook_opens(plan):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.load_workbook(io.BytesIO(take_home.workbook(plan)))
+    assert {"Summary", "Prices", "Candidates"} <= set(book.sheetnames)
+
+
+def test_own_hardware_is_said_to_have_no_scripts(scenario):
+    assert take_home.foreign_nodes(scenario) == []
+    hardware = scenario.hardware.model_copy(update={"candidates": (NodeChoice(node="my-node"),)})
+    assert take_home.foreign_nodes(scenario.model_copy(update={"hardware": hardware})) == ["my-node"]
+
+
+def test_a_refusal_does_not_name_the_command_lines_option():
+    error = InputError("--format", "TensorRT-LLM on AMD", "it does not run there")
+    assert take_home.refusal(error).replace("\\", "") == "TensorRT-LLM on AMD: it does not run there."
+    assert "allowed" in take_home.refusal(UnknownNameError("node", "x", ("a", "b")))
