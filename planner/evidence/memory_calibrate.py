@@ -22,15 +22,16 @@ from planner.evidence.memory_models import resolve_model, run_precision
 from planner.evidence.memory_table import number, read_rows
 from planner.memory.coefficients import EngineMemory, Fitted, engine_memory, is_before, version_key
 from planner.memory.workspace import (
+    GRAPH_TERMS,
     LayerWidths,
-    captured_graphs,
     expert_workspace,
     forward_peak,
+    graph_terms,
     layer_widths,
     sampler_peak,
 )
 from planner.model.precision import FORMATS
-from planner.units import GIB, KIB
+from planner.units import GIB
 
 Array = NDArray[np.float64]
 
@@ -152,7 +153,7 @@ def _fit(runs: list[_Run], memory: EngineMemory, from_version: str, base: dict[s
     values |= _least_squares(runs, memory, values, free)
     values |= _non_torch(runs, base)
     graphs = [r for r in runs if r.graphs is not None and r.graphs > 0]
-    values |= _graphs(graphs, memory) if base is None else {k: float(base[k]) for k in _GRAPH_KEYS}
+    values |= _graphs(graphs, memory) if base is None else {k: float(base[k]) for k in GRAPH_TERMS}
     values = {k: round(v, 3) for k, v in values.items()}
     residuals = _residuals(runs, memory, values, with_graphs=base is None)
     count = {k: len(v) for k, v in residuals.items()}
@@ -176,11 +177,8 @@ def _fit(runs: list[_Run], memory: EngineMemory, from_version: str, base: dict[s
     }
 
 
-_GRAPH_KEYS = ("graph_base_gib", "graph_layer_kib", "graph_moe_gib")
-
-
 def _coefficients(values: dict[str, float], from_version: str = "0.0") -> Fitted:
-    rest = {k: 0.0 for k in Fitted.model_fields if k.endswith(("_gib", "_kib")) and "residual" not in k}
+    rest = {k: 0.0 for k in Fitted.model_fields if k.endswith(("_gib", "_kib", "_bytes")) and "residual" not in k}
     given = {**rest, **values}
     return Fitted(from_version=from_version, points=0, status="measured", source="fit", **given)
 
@@ -243,12 +241,15 @@ def _non_torch(runs: list[_Run], base: dict[str, Any] | None) -> dict[str, float
 
 
 def _graph_rows(runs: list[_Run], memory: EngineMemory) -> Array:
+    """GiB of each run's graph pool per unit of GRAPH_TERMS, (runs, terms)."""
     return np.asarray(
         [
-            [1.0, float(captured_graphs(r.seqs, memory)) * r.layers * KIB / GIB, float(r.widths.expert_layers)]
+            graph_terms(
+                r.widths, memory, max_num_seqs=r.seqs, layers=r.layers, tp=r.tp, moe_tp=r.tp, ep=1, attention_dp=1
+            )
             for r in runs
         ]
-    )
+    ) / float(GIB)
 
 
 def _graphs(runs: list[_Run], memory: EngineMemory) -> dict[str, float]:
@@ -261,13 +262,13 @@ def _graphs(runs: list[_Run], memory: EngineMemory) -> dict[str, float]:
 
     found = least_squares(
         errors,
-        np.asarray([0.4, 150.0, 0.5]),
+        np.asarray([0.3, 150.0, 7.0, 70.0]),
         bounds=(0.0, np.inf),
         loss="soft_l1",
         f_scale=0.1,
-        x_scale=[0.1, 100.0, 0.1],
+        x_scale=[0.1, 100.0, 5.0, 50.0],
     )
-    return dict(zip(_GRAPH_KEYS, (float(v) for v in found.x), strict=True))
+    return dict(zip(GRAPH_TERMS, (float(v) for v in found.x), strict=True))
 
 
 def _residuals(
@@ -284,6 +285,6 @@ def _residuals(
             out["non_torch"].append(alone + group - r.non_torch)
     graphs = [r for r in runs if r.graphs is not None and r.graphs > 0]
     if with_graphs and graphs:
-        coefficients = [values[k] for k in _GRAPH_KEYS]
+        coefficients = [values[k] for k in GRAPH_TERMS]
         out["graphs"] = list(_graph_rows(graphs, memory) @ coefficients - [r.graphs for r in graphs])
     return {k: np.asarray(v) for k, v in out.items()}

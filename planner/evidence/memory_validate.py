@@ -22,7 +22,7 @@ from planner.hardware.device import Device, device
 from planner.layout.layouts import Layouts
 from planner.layout.legality import require_possible
 from planner.memory.budget import MemoryBudget, StageRole, memory_budget
-from planner.memory.coefficients import engine_memory
+from planner.memory.coefficients import EngineMemory, engine_memory
 from planner.units import GIB
 
 METRICS = (
@@ -149,6 +149,7 @@ def _predict(row: dict[str, str], catalog: Catalog, engine: str, run_id: str) ->
         printed = _budget(row, resolved, catalog, engine, out.engine_version, "first")[0] if piped else budget
         length = setting(row, "max_model_len") or float(spec.max_context_tokens)
         _measured(row, out, budget)
+        _leave_net_graphs(out, engine_memory(engine, catalog))
     except PlannerError as error:
         out.reason, out.detail = _reason(error), str(error)
         out.measured, out.predicted = {}, {}
@@ -252,6 +253,16 @@ def _measured(row: dict[str, str], out: RowPrediction, budget: MemoryBudget) -> 
     if stated is not None:
         out.measured["kv_bytes_per_token"] = stated
         out.predicted["kv_bytes_per_token"] = float(budget.printed_token_bytes[0])
+
+
+def _leave_net_graphs(out: RowPrediction, memory: EngineMemory) -> None:
+    """Graph memory of a version that logs it net of what was freed meanwhile is no pool, and not compared."""
+    if "cuda_graph_gib" in out.measured and not memory.graphs_logged(out.engine_version):
+        value = out.measured.pop("cuda_graph_gib")
+        told = (
+            f"cuda_graph_gib {value:g} not compared: {memory.name} {out.engine_version} logs the change of free memory"
+        )
+        out.note = "; ".join(filter(None, (out.note, told)))
 
 
 def memory_metrics(predictions: list[RowPrediction]) -> dict[str, dict[str, float]]:

@@ -324,8 +324,18 @@ class _Columns:
     def _graphs(self, role: int, seqs: Array) -> Array:
         if not self.cuda_graphs:
             return np.zeros(())
-        layers = self.table.layers[self.table.of, role]
-        return graph_pool(self.widths, self.fitted, self.memory, max_num_seqs=seqs, layers=layers)
+        of, shards = self.table.of, self.table.shards
+        return graph_pool(
+            self.widths,
+            self.fitted,
+            self.memory,
+            max_num_seqs=seqs,
+            layers=self.table.layers[of, role],
+            tp=shards.tp[of],
+            moe_tp=shards.moe_tp[of],
+            ep=shards.ep[of],
+            attention_dp=self.table.attention_dp[of],
+        )
 
     def _collectives(self) -> Array:
         of, shards = self.table.of, self.table.shards

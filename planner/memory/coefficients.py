@@ -102,8 +102,10 @@ class Fitted(Strict):
     graph_base_gib: NonNegativeFloat
     graph_layer_kib: NonNegativeFloat
     "Graph pool per (captured graph, layer)."
-    graph_moe_gib: NonNegativeFloat
-    "More graph pool of models with routed experts."
+    graph_dense_bytes: NonNegativeFloat
+    "Graph pool per (token of the largest graph, value of the rank's share of the widest dense MLP)."
+    graph_expert_bytes: NonNegativeFloat
+    "The same for the experts of a token."
     points: NonNegativeInt
     median_abs_residual_gib: dict[str, float] = Field(default_factory=dict)
     p90_abs_residual_gib: dict[str, float] = Field(default_factory=dict)
@@ -123,6 +125,8 @@ class EngineMemory(Strict):
     default_max_num_seqs: tuple[CountDefault, ...] = Field(min_length=1)
     graphs_in_budget_from: str | None
     "First version that subtracts the graph pool before sizing the KV cache; None never does."
+    graphs_logged_from: str | None = None
+    "First version whose logged graph memory is the pool alone; earlier ones take off what was freed meanwhile."
     context_gib: NonNegativeFloat
     "CUDA context outside the budget."
     block_tokens: PositiveInt
@@ -182,6 +186,10 @@ class EngineMemory(Strict):
     def graphs_in_budget(self, version: str | None) -> bool:
         """Whether the engine subtracts the CUDA graph pool before it sizes the KV cache."""
         return self.graphs_in_budget_from is not None and not is_before(version, self.graphs_in_budget_from)
+
+    def graphs_logged(self, version: str | None) -> bool:
+        """Whether the graph memory that the engine logs is the pool, not the change of free memory."""
+        return self.graphs_logged_from is None or not is_before(version, self.graphs_logged_from)
 
     def max_num_seqs(self, memory_bytes: float) -> int:
         """Sequences per step the engine takes by itself on an accelerator with ``memory_bytes``."""

@@ -123,30 +123,84 @@ def expert_workspace(
     dispatch is assumed across attention-DP ranks.
     """
     rows = np.asarray(tokens, dtype=float) * widths.experts_per_token
-    rows = rows * np.maximum(1.0, np.asarray(attention_dp) / np.asarray(ep))
+    rows = rows * _replicas_per_rank(attention_dp, ep)
     width = widths.expert_width / np.asarray(moe_tp, dtype=float)
     values = np.maximum(width, widths.hidden) + np.maximum(2.0 * width, widths.hidden)
     return np.asarray(rows * values * value_bytes)
 
 
+def _replicas_per_rank(attention_dp: ArrayLike, ep: ArrayLike) -> Array:
+    """Attention-DP ranks that feed one EP rank, at least its own."""
+    return np.maximum(1.0, np.asarray(attention_dp) / np.asarray(ep))
+
+
+def largest_graph(max_num_seqs: ArrayLike, memory: EngineMemory) -> Array:
+    """Sequences of the largest decode step that is captured in a CUDA graph."""
+    rule = memory.graph_capture
+    return np.minimum(rule.largest, np.floor(rule.sequences_factor * np.asarray(max_num_seqs, dtype=float)))
+
+
 def captured_graphs(max_num_seqs: ArrayLike, memory: EngineMemory) -> Array:
     """CUDA graphs captured: sizes 1, 2, 4, every 8 below 256, every 16 from there, times graphs per size."""
-    rule = memory.graph_capture
-    largest = np.minimum(rule.largest, np.floor(rule.sequences_factor * np.asarray(max_num_seqs, dtype=float)))
+    largest = largest_graph(max_num_seqs, memory)
     small = (largest >= 1).astype(float) + (largest >= 2) + (largest >= 4)
     steps = np.floor(np.minimum(largest, 248) / 8)
     wide = np.where(largest >= 256, np.floor((largest - 256) / 16) + 1, 0)
-    return np.asarray(rule.graphs_per_size * (small + steps + wide))
+    return np.asarray(memory.graph_capture.graphs_per_size * (small + steps + wide))
+
+
+GRAPH_TERMS = ("graph_base_gib", "graph_layer_kib", "graph_dense_bytes", "graph_expert_bytes")
+"""Coefficients of the graph pool, in the order of :func:`graph_terms`."""
+
+
+def graph_terms(
+    widths: LayerWidths,
+    memory: EngineMemory,
+    *,
+    max_num_seqs: ArrayLike,
+    layers: ArrayLike,
+    tp: ArrayLike,
+    moe_tp: ArrayLike,
+    ep: ArrayLike,
+    attention_dp: ArrayLike,
+) -> tuple[Array, ...]:
+    """Bytes of a rank's CUDA graph pool per unit of each of GRAPH_TERMS.
+
+    A base; the nodes of every (graph, layer); and what one layer's dense MLP and experts write in the largest graph,
+    on the rank's share of their widths: graphs share buffers, but not all of them.
+    """
+    largest = largest_graph(max_num_seqs, memory)
+    nodes = captured_graphs(max_num_seqs, memory) * np.asarray(layers, dtype=float)
+    fed = largest * _replicas_per_rank(attention_dp, ep)
+    dense, experts = largest * (widths.dense / np.asarray(tp)), fed * (widths.experts / np.asarray(moe_tp))
+    return np.asarray(float(GIB)), nodes * KIB, np.asarray(dense), np.asarray(experts)
 
 
 def graph_pool(
-    widths: LayerWidths, fitted: Fitted, memory: EngineMemory, *, max_num_seqs: ArrayLike, layers: ArrayLike
+    widths: LayerWidths,
+    fitted: Fitted,
+    memory: EngineMemory,
+    *,
+    max_num_seqs: ArrayLike,
+    layers: ArrayLike,
+    tp: ArrayLike,
+    moe_tp: ArrayLike,
+    ep: ArrayLike,
+    attention_dp: ArrayLike,
 ) -> Array:
-    """CUDA graph pool of a rank with ``layers`` layers, bytes: base + per (graph, layer) + more with routed
-    experts."""
-    graphs = captured_graphs(max_num_seqs, memory)
-    base = (fitted.graph_base_gib + (fitted.graph_moe_gib if widths.expert_layers else 0.0)) * GIB
-    return np.asarray(base + fitted.graph_layer_kib * KIB * graphs * np.asarray(layers, dtype=float))
+    """CUDA graph pool of a rank with ``layers`` layers, bytes: :func:`graph_terms` times their coefficients."""
+    terms = graph_terms(
+        widths,
+        memory,
+        max_num_seqs=max_num_seqs,
+        layers=layers,
+        tp=tp,
+        moe_tp=moe_tp,
+        ep=ep,
+        attention_dp=attention_dp,
+    )
+    parts = [getattr(fitted, name) * term for name, term in zip(GRAPH_TERMS, terms, strict=True)]
+    return np.asarray(sum(parts))
 
 
 def tensor_collectives(fitted: Fitted, *, tp: ArrayLike, scale_up: bool) -> Array:

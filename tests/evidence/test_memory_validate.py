@@ -144,8 +144,7 @@ def test_worst_rows_show_every_term_and_the_furthest_first(report: dict) -> None
 
 def test_a_share_that_the_rows_own_terms_contradict_is_read_from_them(cat: Catalog, report: dict) -> None:
     # gpt-oss-120b is labelled 0.9, its numbers add up at 0.95: 0.95 x 79.18 - 64.38 - 7.38 - 0.13 = 3.33 GiB.
-    assert len(report["warnings"]) == 1
-    (told,) = report["warnings"]
+    (told,) = (warning for warning in report["warnings"] if "taken" in warning)
     assert "openai/gpt-oss-120b" in told
     assert "0.9 stated, 0.95 taken" in told
     row = {
@@ -176,5 +175,14 @@ def test_an_unknown_accelerator_is_told(cat: Catalog) -> None:
 
 def test_graphs_are_compared_where_they_were_measured(report: dict) -> None:
     graphs = report["metrics"]["cuda_graph_gib"]
-    assert graphs["points"] >= 40
-    assert graphs["median_ape"] <= 0.10
+    assert graphs["points"] >= 35
+    assert graphs["median_ape"] <= 0.06
+    assert graphs["p90_ape"] <= 0.2
+
+
+def test_graphs_logged_net_of_freed_memory_are_not_compared_and_told(report: dict) -> None:
+    """vLLM 0.11 logged the change of free memory, below zero in most runs (measured/memory_logs.yaml)."""
+    old = [p for p in report["predictions"] if (p["engine_version"] or "").startswith("0.11") and not p["reason"]]
+    assert old
+    assert not any("cuda_graph_gib" in p["measured"] for p in old)
+    assert sum(n for told, n in report["warnings"].items() if "cuda_graph_gib" in told) == 7

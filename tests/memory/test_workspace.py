@@ -12,6 +12,7 @@ from planner.memory.workspace import (
     expert_collectives,
     expert_workspace,
     forward_peak,
+    graph_pool,
     layer_widths,
     sampler_peak,
     tensor_collectives,
@@ -47,6 +48,28 @@ def test_expert_workspace_of_deepseek_v2_lite() -> None:
     # 8192 x 6 rows x (max(1408, 2048) + max(2816, 2048)) x 2 B: what its torch peak exceeds the sampler's by.
     kept = expert_workspace(_widths("deepseek-v2-lite"), tokens=8192, moe_tp=1, ep=1, attention_dp=1, value_bytes=2)
     assert float(kept) == 8192 * 6 * (2048 + 2816) * 2
+
+
+def test_graph_pool_shrinks_with_the_rank_s_share_of_the_widths() -> None:
+    """memory_runs.csv, vLLM 0.19 on H100: Llama-3.1-8B 0.91, 0.76 and 0.67 GiB at TP 1, 2 and 4; Kimi-VL 1.50, 1.26."""
+    one = np.ones(3, dtype=int)
+    tp = np.array([1, 2, 4])
+    layout = {"tp": tp, "moe_tp": tp, "ep": one, "attention_dp": one}
+    llama = graph_pool(_widths("llama-3.1-8b"), NEW, VLLM, max_num_seqs=1024, layers=32, **layout) / GIB
+    assert llama == pytest.approx([0.91, 0.76, 0.67], rel=0.15)
+    assert np.all(np.diff(llama) < 0)
+    moe = graph_pool(_widths("deepseek-v2-lite"), NEW, VLLM, max_num_seqs=1024, layers=27, **layout) / GIB
+    assert moe[:2] == pytest.approx([1.50, 1.26], rel=0.2), "Kimi-VL's language model is of the same shape"
+
+
+def test_graph_pool_grows_with_what_is_captured() -> None:
+    layout = {"tp": 1, "moe_tp": 1, "ep": 8, "attention_dp": 8}
+    widths = _widths("deepseek-v2-lite")
+    sizes = graph_pool(widths, NEW, VLLM, max_num_seqs=[1, 8, 64, 256, 1024], layers=27, **layout)
+    assert np.all(np.diff(sizes[:4]) > 0)
+    assert sizes[3] == sizes[4], "512 sequences are the most that are captured"
+    wider = graph_pool(widths, NEW, VLLM, max_num_seqs=64, layers=27, **(layout | {"ep": 4, "moe_tp": 2}))
+    assert wider == pytest.approx(float(sizes[2])), "twice the replicas feed half the width"
 
 
 def test_captured_sizes_of_the_default() -> None:
