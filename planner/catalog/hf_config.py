@@ -20,7 +20,7 @@ from planner.catalog.hf.draft import Draft
 from planner.catalog.hf.quantization import class_formats
 from planner.catalog.hf.reader import ConfigReader
 from planner.catalog.hf.vision import count_vision
-from planner.catalog.model_spec import ModelSpec, Vision
+from planner.catalog.model_spec import ModelSpec, MoeFeedForward, Vision
 from planner.catalog.validation import check_mapping, validate
 from planner.errors import UnsupportedArchitectureError
 
@@ -108,6 +108,10 @@ def _draft(read: Callable[[ConfigReader], Draft], reader: ConfigReader) -> Draft
         return read(reader)
     except ValidationError as error:  # a value that the specification's own schema refuses
         first = error.errors(include_url=False)[0]
+        if not first["loc"] and error.title == MoeFeedForward.__name__:
+            raise UnsupportedArchitectureError(
+                [reader.key("num_experts_per_tok")], first["msg"].removeprefix("Value error, ")
+            ) from None
         keys = [".".join(str(part) for part in first["loc"]) or error.title]
         raise UnsupportedArchitectureError(keys, f"{error.title}: {first['msg']}") from None
 

@@ -100,6 +100,12 @@ class MoeFeedForward(Strict):
     groups_per_token: PositiveInt = 1
     "Groups a token may reach (topk_group)."
 
+    @model_validator(mode="after")
+    def _uses_known_experts(self) -> MoeFeedForward:
+        if self.experts_per_token > self.experts:
+            raise ValueError("a token uses at most all experts")
+        return self
+
 
 AttentionSpec = Annotated[GqaAttention | MlaAttention | LinearAttention, Field(discriminator="kind")]
 FeedForwardSpec = Annotated[DenseFeedForward | MoeFeedForward, Field(discriminator="kind")]

@@ -29,7 +29,7 @@ Entries = dict[str, dict[str, dict[str, Any]]]
 SCHEMAS: Mapping[str, type[Accelerator] | type[Node]] = {"accelerator": Accelerator, "node": Node}
 MAX_ENTRIES = 50
 _FOLDERS = {"accelerator": "accelerators", "node": "nodes"}
-_ID = re.compile(r"^[a-z0-9][a-z0-9._-]{0,63}$")
+ID = re.compile(r"^[a-z0-9][a-z0-9._-]{0,63}$")
 
 
 def checked(data: object, where: str) -> Entries:
@@ -48,11 +48,18 @@ def checked(data: object, where: str) -> Entries:
 def added(entries: Entries, kind: str, data: Mapping[str, Any]) -> Entries:
     """``entries`` with one more, which replaces one of the same id; raises InputError naming the field."""
     id = str(data.get("id") or "")
-    if not _ID.match(id):
+    if not ID.match(id):
         raise InputError(f"{kind}: id", id, _("small letters, digits, dots and dashes, at most 64"))
+    shipped = open_catalog()
+    if id in (shipped.accelerator_ids() if kind == "accelerator" else shipped.node_ids()):
+        raise InputError(f"{kind}: id", id, _("the catalogue has one of that name; choose another"))
     entry = validate(SCHEMAS[kind], dict(data), f"{kind} {id}")
+    if isinstance(entry, Accelerator):
+        generations = {shipped.accelerator(known).arch for known in shipped.accelerator_ids()}
+        if entry.arch not in generations:
+            raise UnknownNameError(f"accelerator {id}: arch", entry.arch, generations)
     if isinstance(entry, Node):
-        accelerators = {*open_catalog().accelerator_ids(), *entries.get("accelerator", {})}
+        accelerators = {*shipped.accelerator_ids(), *entries.get("accelerator", {})}
         if entry.accelerator not in accelerators:
             raise UnknownNameError(f"node {id}: accelerator", entry.accelerator, accelerators)
     # JSON's types, whatever YAML made of dates and the like.

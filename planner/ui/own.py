@@ -13,6 +13,7 @@ from planner.errors import InputError, UnsupportedArchitectureError
 from planner.ui import overlay, upload
 from planner.ui.i18n import _
 from planner.ui.overlay import Entries
+from planner.ui.text import listed
 
 PEAKS = ("bf16", "fp8", "int8", "fp4")
 SHAPES = ("llama", "qwen3_moe", "deepseek_v3")
@@ -30,6 +31,7 @@ def hardware(catalog: Catalog, values: Mapping[str, Any]) -> Entries:
     seen = {"status": "assumed", "source": "entered in this session", "date": f"{date.today():%Y-%m}"}
     name = str(values.get("id") or "").strip()
     usable = values.get("usable_gib")
+    _check_hardware(name, values)
     accelerator: dict[str, Any] = {
         "id": name,
         "name": name,
@@ -60,6 +62,22 @@ def hardware(catalog: Catalog, values: Mapping[str, Any]) -> Entries:
     if values.get("nics") and values.get("nic_gbit_s"):
         node["nics"] = {**seen, "count": values["nics"], "gbit_s": values["nic_gbit_s"]}
     return overlay.added(overlay.added({}, "accelerator", accelerator), "node", node)
+
+
+def _check_hardware(name: str, values: Mapping[str, Any]) -> None:
+    """Raises InputError in the words of the form."""
+    if not overlay.ID.match(name):
+        raise InputError(_("Name for it"), name, _("small letters, digits, dots and dashes, at most 64"))
+    needed = {"memory_gb": _("Memory, GB"), "bandwidth_gb_s": _("Memory, GB/s"), "bf16": _("bf16, TFLOP/s")}
+    for key, label in needed.items():
+        if not values.get(key):
+            raise InputError(label, None, _("a number is needed"))
+    usable, sold = values.get("usable_gib"), values["memory_gb"]
+    if usable and usable > sold:
+        raise InputError(_("Usable memory, GiB"), usable, _("at most what is sold ({n})").format(n=sold))
+    domain, gpus = values.get("domain") or 1, values.get("gpus") or 1
+    if domain > gpus:
+        raise InputError(_("Fast domain, GPUs"), domain, _("at most the GPUs in a node ({n})").format(n=gpus))
 
 
 def _group(seen: Mapping[str, str], **values: Any) -> dict[str, Any]:
@@ -172,15 +190,33 @@ def model(values: Mapping[str, Any]) -> ModelSpec:
     return spec_from_hf_config(config, upload.identifier(str(values.get("id") or "")) or "my-model")
 
 
+def field_names() -> dict[str, str]:
+    """Key of a config.json -> what the form calls it."""
+    return {
+        "num_hidden_layers": _("Layers"),
+        "hidden_size": _("Hidden size"),
+        "num_attention_heads": _("Attention heads"),
+        "num_key_value_heads": _("KV heads"),
+        "head_dim": _("Head size"),
+        "intermediate_size": _("Feed-forward width"),
+        "num_experts": _("Experts"),
+        "n_routed_experts": _("Experts"),
+        "num_experts_per_tok": _("Experts per token"),
+        "moe_intermediate_size": _("Expert width"),
+        "vocab_size": _("Vocabulary"),
+        "max_position_embeddings": _("Longest context"),
+    }
+
+
 def refusal(error: UnsupportedArchitectureError) -> list[str]:
-    """Why a config.json is refused, as sentences: the keys, and what is understood."""
-    keys = ", ".join(error.keys)
+    """What is understood, as sentences, where a config.json describes something that is not."""
+    if "not understood" not in error.allowed:
+        return []
     return [
-        _("Not understood: {keys}.").format(keys=keys),
         _(
             "Every key that could change parameters or memory has to be understood; none is passed over, "
             "because the plan would then be of another model."
         ),
-        _("Understood model types: {types}.").format(types=", ".join(sorted(ARCHITECTURES))),
-        _("With a text_config inside: {types}.").format(types=", ".join(sorted(WRAPPERS))),
+        _("Understood model types: {types}.").format(types=listed(sorted(ARCHITECTURES))),
+        _("With a text_config inside: {types}.").format(types=listed(sorted(WRAPPERS))),
     ]

@@ -13,6 +13,9 @@ from planner.ui.phrases import translated
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-!|~$:&])")
 
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+"""A Chinese sentence ends with a full stop of its own."""
+
 _IDS = frozenset(get_args(EngineName))
 """Words that stay small at the start of a sentence."""
 
@@ -52,7 +55,9 @@ def sentence(text: str) -> str:
     first = flat.split(" ", 1)[0].rstrip(",.:;")
     if first.isalpha() and first.islower() and first not in _IDS:
         flat = flat[0].upper() + flat[1:]
-    return flat if flat[-1] in ".!?…" else f"{flat}."
+    if flat[-1] in ".!?…。！？":
+        return flat
+    return f"{flat}。" if _HAN.search(flat) else f"{flat}."
 
 
 def lowered(text: str) -> str:

@@ -163,17 +163,17 @@ def test_a_plan_file_is_compared(app, planned, plan):
     assert not app.error
     app.file_uploader(key="compare.file").set_value(("x.yaml", b"a: 1", "text/yaml")).run()
     assert not app.exception
-    assert "a plan is needed" in app.error[0].value
+    assert "plan is needed" in app.error[0].value
 
 
 def test_the_catalogue_shows_what_the_scenario_uses(app, planned):
     turn_to(app, "catalogue")
     assert not app.exception
-    assert "h800-sxm" in text(app)
+    assert "H800" in text(app)
     for kind in ("node", "model"):
         app.button_group(key="catalogue.kind").set_value(kind).run()
         assert not app.exception
-    assert "deepseek-v3" in text(app)
+    assert "deepseek\\-v3" in text(app)
 
 
 def test_a_pasted_config_is_explained_and_used(app, planned):

@@ -71,9 +71,9 @@ def test_a_node_needs_its_accelerator(entries):
 
 
 def test_entries_are_bounded(entries):
-    many = {"accelerator": {f"a{i}": entries["accelerator"]["mine"] for i in range(overlay.MAX_ENTRIES)}}
+    many = {"accelerator": {f"own{i}": entries["accelerator"]["mine"] for i in range(overlay.MAX_ENTRIES)}}
     with pytest.raises(InputError, match="at most"):
-        overlay.checked(many | {"node": {"n": entries["node"]["mine-8"] | {"accelerator": "a1"}}}, "x")
+        overlay.checked(many | {"node": {"n": entries["node"]["mine-8"] | {"accelerator": "own1"}}}, "x")
 
 
 def test_what_was_saved_comes_back(entries):
@@ -99,5 +99,40 @@ def test_a_model_by_its_numbers(shape, billions):
 
 def test_a_refusal_is_explained():
     text = " ".join(own.refusal(UnsupportedArchitectureError(["model_type: nonesuch"], "not understood")))
-    assert "nonesuch" in text
     assert "deepseek_v3" in text
+    assert own.refusal(UnsupportedArchitectureError(["hidden_size"], "must be at least 1, not 0")) == []
+
+
+@pytest.mark.parametrize(("kind", "id"), [("accelerator", "h100-sxm"), ("node", "dgx-h100")])
+def test_a_shipped_entry_is_not_replaced(cat, kind, id):
+    """A plan that says h100-sxm is of the catalogue's."""
+    entry = cat.accelerator(id) if kind == "accelerator" else cat.node(id)
+    with pytest.raises(InputError, match="choose another"):
+        overlay.added({}, kind, entry.model_dump(mode="json", exclude_none=True))
+
+
+def test_a_generation_without_curves_is_refused(entries):
+    with pytest.raises(InputError, match="arch"):
+        overlay.added({}, "accelerator", entries["accelerator"]["mine"] | {"arch": "hoper"})
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"id": "My GPU"}, "Name"),
+        ({"bandwidth_gb_s": None}, "Memory, GB/s"),
+        ({"bf16": None}, "bf16"),
+        ({"usable_gib": 500.0}, "Usable memory"),
+        ({"domain": 16}, "Fast domain"),
+    ],
+)
+def test_numbers_of_the_form_that_cannot_be(cat, values, field):
+    with pytest.raises(InputError) as error:
+        own.hardware(cat, own.defaults(cat, "h100-sxm") | {"id": "mine", "base": "h100-sxm"} | values)
+    assert error.value.field.startswith(field)
+
+
+def test_a_token_uses_at_most_all_experts():
+    with pytest.raises(UnsupportedArchitectureError) as error:
+        own.model(NUMBERS | {"id": "m", "shape": "qwen3_moe", "active": 65})
+    assert error.value.keys == ("num_experts_per_tok",)

@@ -60,7 +60,7 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
         dtick=1,
         range=[float(np.log10(min(lowest, top / 100) / 2)), float(np.log10(top * 2))],
     )
-    return finish(figure, HEIGHT).update_layout(legend={"maxheight": 120})
+    return finish(figure, HEIGHT)
 
 
 APART = (0.6, 0.2)
@@ -109,7 +109,7 @@ def _key(figure: go.Figure, points: tuple[OperatorPoint, ...]) -> None:
     """What shapes and colours stand for, as marks that only the legend shows."""
     entries = [(phases()[p], _symbol(p), palette.GREY) for p in dict.fromkeys(p.phase for p in points)]
     entries += [
-        (_("limited by {what}").format(what=bounds()[b]), "diamond", palette.BOUND.get(b, palette.UNKNOWN))
+        (bounds()[b], "diamond", palette.BOUND.get(b, palette.UNKNOWN))
         for b in dict.fromkeys(p.bound for p in points)
         if b
     ]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import streamlit as st
 
 from planner.scenario.load import resolve_model
 from planner.ui import state
-from planner.ui.i18n import _
+from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import NONE
 from planner.ui.sections.catalogue import detail, entry, tables
+from planner.ui.text import plain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _KIND = "catalogue.kind"
 
@@ -39,31 +45,62 @@ def show() -> None:
 def _browse(kind: str) -> None:
     catalog = state.catalog()
     own = frozenset(state.entries().get(kind, {}))
-    table = tables.frame(kind, catalog, own)
-    shown = [c for c in table.columns if c != "own" or own]
+    everything = tables.frame(kind, catalog, own)
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        sought = st.text_input(
+            _("Search"),
+            key=f"catalogue.search.{kind}",
+            max_chars=80,
+            placeholder=_("name, generation, id …"),
+            icon=":material/search:",
+        )
+        groups = st.multiselect(
+            _("Family") if kind == "model" else _("Vendor"),
+            list(dict.fromkeys(everything["group"])),
+            key=f"catalogue.groups.{kind}",
+            placeholder=_("all"),
+        )
+    found = tables.matching(everything, sought, groups)
+    st.caption(
+        ngettext("{n} of {all} entries.", "{n} of {all} entries.", len(found)).format(n=len(found), all=len(everything))
+        + " "
+        + _("Choose a row to see its facts and their sources.")
+    )
+    if found.empty:
+        st.info(_("Nothing is called so: try another word, or add it below."), icon=":material/search_off:")
+        return
     picked = st.dataframe(
-        table,
+        found,
         hide_index=True,
         placeholder=NONE,
-        column_order=["id", *[c for c in shown if c != "id"]],
+        column_order=tables.order(kind, bool(own)),
         column_config=tables.columns(kind),
-        key=f"catalogue.rows.{kind}.{catalog.version}",
+        key=f"catalogue.rows.{kind}.{catalog.version}.{sought}.{groups}",
         on_select="rerun",
         selection_mode="single-row",
-        height=38 + 35 * min(len(table), 9),
+        height=38 + 35 * min(len(found), 9),
+        alt=_("Entries of the catalogue"),
     )
     rows = picked.selection.rows
-    id = table["id"].iloc[rows[0]] if rows and rows[0] < len(table) else _in_use(kind)
+    id = found["id"].iloc[rows[0]] if rows and rows[0] < len(found) else _shown_first(kind, found)
     if id is None:
         return
-    st.markdown(
-        f"**{id}**" if rows else _("**{id}**, which the scenario uses; choose a row to see another").format(id=id)
-    )
+    name = everything.loc[everything["id"] == id, "name"]
+    title = plain(name.iloc[0]) if len(name) else plain(id)
+    text = "**{name}** · {id}" if rows else _("**{name}** · {id}, which the scenario uses")
+    st.markdown(text.format(name=title, id=plain(id)))
     if kind == "model":
         scenario = state.scenario()
-        detail.model(resolve_model(scenario, catalog) if not rows else catalog.model(id))
+        detail.model(resolve_model(scenario, catalog) if id not in catalog.model_ids() else catalog.model(id))
     else:
         detail.hardware(kind, id, catalog)
+
+
+def _shown_first(kind: str, found: pd.DataFrame) -> str | None:
+    """The entry that the scenario uses, unless a search has left it out."""
+    used = _in_use(kind)
+    in_catalogue = used in state.catalog().model_ids() if kind == "model" else True
+    return used if used is None or not in_catalogue or used in set(found["id"]) else None
 
 
 def _in_use(kind: str) -> str | None:

@@ -7,7 +7,7 @@ import streamlit as st
 from planner.errors import InputError, PlannerError
 from planner.ui.i18n import _
 from planner.ui.phrases import translated
-from planner.ui.text import plain, sentence
+from planner.ui.text import pair, plain, sentence
 
 
 def message(error: PlannerError) -> str:
@@ -15,9 +15,11 @@ def message(error: PlannerError) -> str:
     text = str(error)
     if isinstance(error, InputError) and text.startswith(error.field):
         given = text[len(error.field) :].removeprefix(": got ").removesuffix(f"; {error.allowed}")
-        rest = _("got {given}; {allowed}").format(given=given, allowed=translated(error.allowed))
+        allowed = translated(error.allowed)
+        # What is missing was not given as anything.
+        rest = allowed if error.given is None else _("got {given}; {allowed}").format(given=given, allowed=allowed)
         field = error.field.removeprefix("scenario: ")
-        return f"**{plain(field)}**: {plain(sentence(rest))}"
+        return pair(f"**{plain(field)}**", plain(sentence(rest)))
     return plain(sentence(text))
 
 
@@ -31,4 +33,4 @@ def show(error: PlannerError) -> None:
 def notice(error: PlannerError) -> None:
     """An error above an answer that still stands."""
     st.error(message(error), icon=":material/upload_file:")
-    st.caption(_("Nothing was changed by it; the plan below is that of the scenario on the left."))
+    st.caption(_("Nothing was changed by it; what stands below is of the scenario on the left."))

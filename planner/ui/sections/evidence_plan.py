@@ -29,6 +29,8 @@ RESIDUALS = {
     "joules_per_token": "throughput",
 }
 """Which measured residual each interval comes from (planner.search.certainty)."""
+CURVE = "operator curve"
+"""How marks on operator curves begin, which have a table of their own below."""
 
 
 def show(subject: Subject) -> None:
@@ -94,8 +96,9 @@ def show(subject: Subject) -> None:
                 "accelerator without kernel measurements, and their spread is added."
             )
         )
-    for mark in c.evidence.marks:
-        st.caption(plain(sentence(mark.text)))
+    others = [mark.text for mark in c.evidence.marks if not mark.subject.startswith(CURVE)]
+    if others:
+        st.markdown("\n".join(f"- {plain(sentence(text))}" for text in others))
     tpot = c.interval.get("tpot_ms")
     if tpot is not None and c.tpot_ms.mean:
         how(

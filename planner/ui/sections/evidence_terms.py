@@ -41,15 +41,11 @@ def show_operators(subject: Subject) -> None:
     )
     why: dict[str, list[str]] = {}
     for c in stand_ins:
-        why.setdefault(c.note, []).append(operators().get(c.op, c.op))
+        text = sentence(c.note.replace(c.op, _("this operator"), 1))
+        why.setdefault(text, []).append(operators().get(c.op, c.op))
     if why:
         st.markdown(f"**{_('Why curves stand in')}**")
-        st.markdown(
-            "\n".join(
-                f"- {plain(sentence(note))} {plain(_('({operators})').format(operators=listed(dict.fromkeys(ops))))}"
-                for note, ops in why.items()
-            )
-        )
+        st.markdown("\n".join(f"- {plain(pair(listed(dict.fromkeys(names)), text))}" for text, names in why.items()))
 
 
 def memory_names() -> dict[str, str]:

@@ -152,7 +152,11 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
         key="layout.roofline",
         alt=_("TFLOP/s by arithmetic intensity"),
     )
-    st.caption(_("Roofs of {gpu}: dense peaks and memory bandwidth.").format(gpu=plain(device.name)))
+    st.caption(
+        _(
+            "Shape: kind of step; colour: what limits the operator. Roofs of {gpu}: dense peaks and memory bandwidth."
+        ).format(gpu=plain(device.name))
+    )
     shown = {phase: members for phase, members in found.items() if members}
     for column, (phase, members) in zip(st.columns(len(shown), gap="large"), shown.items(), strict=True):
         with column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ import streamlit as st
 
 from planner.ui.numbers import NONE, count, sig
 from planner.ui.text import plain
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|µs|ms|s|min|h|GiB|MiB|KiB|kW|W|J)(?![^\W\d_]))")
+"""The space between a number and a unit of the planner's."""
 
 
 def table(columns: Mapping[str, Sequence[Any]], *, alt: str | None = None, markdown: Collection[str] = ()) -> None:
@@ -23,6 +27,11 @@ def table(columns: Mapping[str, Sequence[Any]], *, alt: str | None = None, markd
     style = frame.style.format(_whole, subset=whole, na_rep=NONE)
     style = style.format(_digits, subset=[name for name in numbers if name not in whole], na_rep=NONE)
     st.table(style, hide_index=True, alt=alt)
+
+
+def _together(cell: str) -> str:
+    """A number and its unit stay on one line."""
+    return _UNIT.sub("\N{NO-BREAK SPACE}", cell)
 
 
 def _whole(value: Any) -> str:
@@ -39,4 +48,4 @@ def _column(cells: Sequence[Any], markdown: bool) -> Any:
         return pd.Series(list(cells), dtype="Int64")
     if all(isinstance(c, int | float) for c in known):
         return pd.Series([float("nan") if c is None else float(c) for c in cells], dtype=float)
-    return pd.Series([NONE if c is None else str(c) if markdown else plain(c) for c in cells], dtype=object)
+    return pd.Series([NONE if c is None else str(c) if markdown else _together(plain(c)) for c in cells], dtype=object)

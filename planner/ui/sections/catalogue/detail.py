@@ -2,96 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 from pydantic import BaseModel
 
 from planner.catalog import Catalog, ModelSpec
-from planner.catalog.hardware_spec import Accelerator, Node, Sourced
+from planner.catalog.hardware_spec import Node
 from planner.catalog.spec_yaml import spec_to_yaml
 from planner.model.kv import kv_bytes_per_token
 from planner.model.parameters import count
+from planner.scenario.safe_yaml import dump_yaml
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, sig
 from planner.ui.numbers import count as whole
+from planner.ui.numbers import sig
+from planner.ui.sections.cards import Card, cards
+from planner.ui.sections.catalogue.facts import facts, price
 from planner.ui.sections.catalogue.tables import attention_text, weights_text
+from planner.ui.sections.tables import table
 from planner.ui.text import plain
-
-_PROVENANCE = ("status", "source", "date", "note", "usable_status", "usable_source")
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A value of an entry; ``value`` None is not sourced."""
-
-    key: str
-    value: str | None
-    status: str
-    source: str
-
-
-def facts(entry: Accelerator | Node) -> list[Fact]:
-    """Every value of an entry in the file's order."""
-    out: list[Fact] = []
-    for name, value in entry:
-        if isinstance(value, Sourced):
-            out += _group(name, value)
-        elif isinstance(value, str | int | float) and name not in ("id", "name"):
-            out.append(Fact(name, _text(value), "", ""))
-    return out
-
-
-def _group(name: str, group: Sourced) -> Iterator[Fact]:
-    source = f"{group.source or ''}{f' ({group.date})' if group.date else ''}"
-    for key, value in group:
-        if key in _PROVENANCE:
-            continue
-        if key == "gib_usable":
-            usable: Any = group
-            yield Fact(f"{name}.{key}", _text(value), status(usable.usable_status), usable.usable_source or "")
-        else:
-            yield Fact(f"{name}.{key}", _text(value), status(group.status) if value is not None else "", source)
-
-
-def _text(value: Any) -> str | None:
-    if value is None:
-        return None
-    return sig(value, 4) if isinstance(value, float) else whole(value) if isinstance(value, int) else str(value)
-
-
-def status(given: str | None) -> str:
-    """Status of a value in words."""
-    known = {
-        "datasheet": _("datasheet"),
-        "measured": _("measured"),
-        "derived": _("derived"),
-        "assumed": _("assumed"),
-    }
-    return known.get(given or "", given or "")
 
 
 def hardware(kind: str, id: str, catalog: Catalog) -> None:
     """An accelerator or a node."""
     entry = catalog.accelerator(id) if kind == "accelerator" else catalog.node(id)
     listed = facts(entry)
-    st.dataframe(
+    if kind == "accelerator":
+        listed.append(price(catalog.prices().rental(id)))
+    table(
         {
-            _("Value"): [f.key for f in listed],
-            _("Number"): [f.value if f.value is not None else _("not sourced") for f in listed],
-            _("Status"): [f.status for f in listed],
+            _("What"): [f.name for f in listed],
+            _("Value"): [f.value if f.value is not None else _("not sourced") for f in listed],
             _("Source"): [f.source for f in listed],
         },
-        hide_index=True,
-        placeholder=NONE,
-        height=min(38 + 35 * len(listed), 430),
+        alt=_("Facts of {id} with their sources").format(id=id),
     )
     _remarks(_("Other sources disagree"), entry.disagreements)
     _remarks(_("Not sourced"), entry.not_sourced)
     _remarks(_("Notes"), entry.notes)
+    if isinstance(entry, Node):
+        _remarks(_("Sources"), entry.sources)
     _sources(catalog.describe("accelerator" if kind == "accelerator" else "node", id)["cited_sources"])
+    with st.expander(_("As YAML, to start your own from"), key=f"catalogue.yaml.{kind}.{id}"):
+        st.code(dump_yaml(raw(entry)), language="yaml", height=300)
 
 
 def _remarks(title: str, texts: tuple[str, ...]) -> None:
@@ -109,15 +63,24 @@ def model(spec: ModelSpec) -> None:
     """A model: its size, its cache, its formats, and the specification to take home."""
     size = count(spec)
     kib = float(kv_bytes_per_token(spec, "bf16")) / 1024
-    shown = (
-        (_("Parameters"), _("{n} billion").format(n=sig(size.total / 1e9))),
-        (_("Active for a token"), _("{n} billion").format(n=sig(size.active / 1e9))),
-        (_("KV cache per token"), f"{sig(kib)} KiB"),
-        (_("Longest context"), whole(spec.max_context_tokens)),
+    cards(
+        (
+            Card(
+                _("Parameters"),
+                _("{n} billion").format(n=sig(size.total / 1e9)),
+                "",
+                _("All of them: what memory holds."),
+            ),
+            Card(
+                _("Active for a token"),
+                _("{n} billion").format(n=sig(size.active / 1e9)),
+                "",
+                _("Those a token passes through: what arithmetic follows."),
+            ),
+            Card(_("KV cache per token"), f"{sig(kib)} KiB", "", _("In bf16, without replication.")),
+            Card(_("Longest context"), whole(spec.max_context_tokens), _("tokens")),
+        )
     )
-    for column, (name, value) in zip(st.columns(len(shown), gap="small"), shown, strict=True):
-        with column:
-            st.metric(name, value)
     st.caption(
         _(
             "{layers} layers, hidden size {hidden}, attention {attention}; weights in {formats}; KV cache in bf16."

@@ -12,9 +12,10 @@ from planner.errors import PlannerError, UnsupportedArchitectureError
 from planner.scenario.safe_yaml import dump_yaml
 from planner.ui import overlay, own, state, upload
 from planner.ui.i18n import _
+from planner.ui.phrases import translated
 from planner.ui.sections import errors
 from planner.ui.sections.catalogue import detail
-from planner.ui.text import plain
+from planner.ui.text import listed, pair, plain, sentence
 from planner.ui.words import node_label
 
 _CONFIG, _CONFIG_NAME, _YAML = "own.config", "own.config.name", "own.yaml"
@@ -100,7 +101,7 @@ def _show(make: Callable[[], ModelSpec], key: str) -> None:
     try:
         spec = make()
     except UnsupportedArchitectureError as error:
-        st.error(errors.message(error), icon=":material/block:")
+        st.error(_refused(error, key), icon=":material/block:")
         st.markdown("\n".join(f"- {plain(t)}" for t in own.refusal(error)))
         return
     except PlannerError as error:
@@ -116,6 +117,16 @@ def _show(make: Callable[[], ModelSpec], key: str) -> None:
         args=(spec,),
         type="primary",
     )
+
+
+def _refused(error: UnsupportedArchitectureError, key: str) -> str:
+    """The keys that are at fault, in the form by their names there, and why."""
+    names = own.field_names() if key == "form" else {}
+    where = listed(names.get(k, k) for k in error.keys)
+    if key != "form":
+        where = pair("config.json", where)
+    why = error.allowed.split(";")[0] if own.refusal(error) else error.allowed  # what is known follows as a list
+    return pair(f"**{plain(where)}**", plain(sentence(translated(why))))
 
 
 def _use(spec: ModelSpec) -> None:

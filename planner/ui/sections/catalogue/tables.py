@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -126,6 +127,37 @@ def weights_text(spec: ModelSpec) -> str:
     return ", ".join(dict.fromkeys([*list(spec.precision.values())[1:], spec.precision["default"]]))
 
 
+SOUGHT = ("name", "group", "arch", "accelerator", "attention", "weights")
+"""Columns that a search looks into, beside the id."""
+
+
+def matching(entries: pd.DataFrame, sought: str, groups: list[str]) -> pd.DataFrame:
+    """Entries of one of ``groups`` (of any where there are none) in which every word of ``sought`` occurs."""
+    text = entries["id"]
+    for column in SOUGHT:
+        if column in entries:
+            text = text + " " + entries[column].astype(str)
+    text = text.str.lower()
+    keep = entries["group"].isin(groups) if groups else entries["group"].notna()
+    for word in sought.lower().split():
+        keep &= text.str.contains(word, regex=False)
+    return entries[keep]
+
+
+ORDER: Mapping[str, tuple[str, ...]] = {
+    "accelerator": ("name", "memory", "bandwidth", "bf16", "fp8", "fp4", "link", "tdp", "usd", "arch"),
+    "node": ("name", "accelerator", "gpus", "domain", "link", "nics", "gbit", "kw"),
+    "model": ("name", "total", "active", "attention", "kv", "context", "weights"),
+}
+"""Columns of each kind of entry, as far as they fit a window."""
+
+
+def order(kind: str, own: bool) -> list[str]:
+    """Columns in order, with a mark on entries of one's own where there are any."""
+    first, *rest = ORDER[kind]
+    return [first, *(["own"] if own else []), *rest]
+
+
 def columns(kind: str) -> dict[str, Any]:
     """Headers with units."""
 
@@ -135,9 +167,7 @@ def columns(kind: str) -> dict[str, Any]:
     text = st.column_config.TextColumn
     shared = {
         "own": st.column_config.CheckboxColumn(_("yours")),
-        "id": text(_("Id"), help=_("What scenarios call it.")),
-        "name": text(_("Name"), width="medium"),
-        "group": text(_("Family") if kind == "model" else _("Vendor")),
+        "name": text(_("Name"), width=160, pinned=True),
     }
     if kind == "accelerator":
         return shared | {
