@@ -55,6 +55,68 @@ def in_flight(c: Candidate, output_tokens: float) -> Formula | None:
     )
 
 
+def rate(c: Candidate, output_tokens: float) -> Formula | None:
+    """Output tokens per second and GPU; None where the rate of requests is not known."""
+    if c.throughput_rps is None:
+        return None
+    return Formula(
+        r"\frac{\text{tokens/s}}{\text{GPU}} = \frac{\lambda \cdot O}{\text{GPUs}}",
+        rf"\frac{{{num(c.throughput_rps)} \cdot {num(output_tokens)}}}{{{c.gpus}}}"
+        rf" = {num(c.throughput_rps * output_tokens / c.gpus)}",
+        _("Requests finished per second (λ) times their mean output tokens (O), over all GPUs of the deployment."),
+    )
+
+
+def ttft(c: Candidate) -> Formula | None:
+    """Time to first token as the sum of what a request waits for; None where it is not known."""
+    if c.ttft_ms.mean is None:
+        return None
+    sent = r" + t_{KV\ transfer}" if c.prefill_pool is not None else ""
+    known = [("P_{95}", c.ttft_ms.p95), ("P_{99}", c.ttft_ms.p99)]
+    levels = "".join(rf",\quad {name}\ {num(value)}" for name, value in known if value is not None)
+    waits = r"t_{look} + t_{budget} + t_{slot} + t_{others} + t_{own\ prompt}"
+    return Formula(
+        rf"\text{{TTFT}} = {waits}{sent} + t_{{fixed}}",
+        rf"\text{{mean}}\ {num(c.ttft_ms.mean)}{levels}\ \text{{ms}}",
+        _(
+            "A sum of independent waits: until the scheduler looks, for room in the token budget, for a KV slot, for "
+            "prompts in the same steps. Percentiles of the sum are put together from each part's own (closed form, "
+            "checked against a step-by-step replay)."
+        ),
+    )
+
+
+def tpot(c: Candidate) -> Formula | None:
+    """Time per output token as the decode step and what prompts add to it; None where the two do not say it (drafts
+    make several tokens a step).
+    """
+    step_ms, mean = c.breakdown.step_ms.get("decode"), c.tpot_ms.mean
+    if step_ms is None or mean is None or mean < 0.999 * step_ms:
+        return None
+    return Formula(
+        r"\text{TPOT} = t_{\text{decode step}} + t_{\text{other}}",
+        rf"{num(step_ms)} + {num(max(mean - step_ms, 0.0))} = {num(mean)}\ \text{{ms}}",
+        _(
+            "A decode step makes one token of every request in flight; its parts are in the figure of the step. Other: "
+            "what steps that also read prompts take longer and what is lost between steps, spread over the tokens."
+        ),
+    )
+
+
+def memory_left(c: Candidate) -> Formula | None:
+    """KV cache that the requests in flight leave free; None where it is not known how many would fit."""
+    if not c.max_concurrency:
+        return None
+    kv = c.memory_gib.kv
+    used = min(c.concurrency / c.max_concurrency, 1.0)
+    return Formula(
+        r"\text{KV} \cdot \left(1 - \frac{\text{in flight}}{\text{most that fit}}\right)",
+        rf"{num(kv)} \cdot \left(1 - \frac{{{num(c.concurrency)}}}{{{num(c.max_concurrency)}}}\right)"
+        rf" = {num(kv * (1.0 - used))}\ \text{{GiB}}",
+        _("KV cache of the fullest GPU; both numbers are requests of mean length over the whole deployment."),
+    )
+
+
 def memory(m: MemoryGib) -> Formula:
     """Sum of the memory terms in GiB."""
     terms = [(name, getattr(m, key)) for key, (name, _help) in memory_terms().items() if getattr(m, key)]

@@ -28,7 +28,7 @@ def test_the_question_in_one_line(scenario):
 
 def test_five_figures_with_interval_limit_and_mark(plan):
     cost, rate, ttft, tpot, memory = headline.figures(plan.candidates[0])
-    assert (cost.value, cost.chip, cost.met) == ("$0.462", "0.397–0.522", None)
+    assert (cost.value, cost.chip, cost.met) == ("$0.462", "$0.397–0.522", None)
     assert rate.note == "goodput 1,605 req/s"
     assert (ttft.value, ttft.note, ttft.met) == ("1.39 s", "limit 5.00 s", True)
     assert (tpot.chip, tpot.met) == ("43.1–56.3 ms", True)
@@ -57,6 +57,14 @@ def test_formulas_give_the_number_beside_them(plan):
     computed = best.usd_per_hour / (best.output_tokens_per_s_per_gpu * best.gpus * 3600) * 1e6
     assert computed == pytest.approx(best.usd_per_mtok.output)
     assert formula.cost(best.model_copy(update={"usd_per_hour": None})) is None
+    rate = formula.rate(best.model_copy(update={"throughput_rps": 1000.0, "gpus": 500}), 600.0)
+    assert rate is not None
+    assert rate.numbers.endswith(r"= 1\,200")
+    tpot = formula.tpot(best)
+    assert tpot is None or tpot.numbers.endswith(rf"= {formula.num(best.tpot_ms.mean)}\ \text{{ms}}")
+    left = formula.memory_left(best)
+    assert left is not None
+    assert rf"= {headline.figures(best)[4].value.removesuffix(' GiB')}\ " in left.numbers
     assert "77.1" in formula.memory(best.memory_gib).numbers
     assert "34.7" in formula.step(best, "decode").numbers
     in_flight = formula.in_flight(best, 1211)

@@ -126,7 +126,7 @@ def test_errors_are_not_kept(app, planned, monkeypatch):
 def test_a_scenario_file_is_loaded(app, planned, scenario):
     data = scenario.to_dict() | {"name": "Mine", "objective": "fewest_gpus"}
     mine = type(scenario).from_dict(data)
-    app.file_uploader(key="load.file").set_value(("mine.yaml", mine.to_yaml().encode(), "text/yaml")).run()
+    app.file_uploader(key="load.file.0").set_value(("mine.yaml", mine.to_yaml().encode(), "text/yaml")).run()
     assert planned[-1] == mine
     assert app.selectbox(key="pick.example").value is None
     assert choice(app, "objective").value == "fewest_gpus"
@@ -143,7 +143,7 @@ def test_a_scenario_file_is_loaded(app, planned, scenario):
 )
 def test_a_bad_file_is_one_sentence_and_changes_nothing(app, planned, text, says):
     before = list(planned)
-    app.file_uploader(key="load.file").set_value(("x.yaml", text, "text/yaml")).run()
+    app.file_uploader(key="load.file.0").set_value(("x.yaml", text, "text/yaml")).run()
     assert not app.exception
     assert says in app.error[0].value.replace("\\", "")
     assert app.metric
@@ -194,7 +194,7 @@ def test_hardware_and_its_price_are_added(app, planned):
 )
 def test_unknown_names_in_a_file_are_one_sentence(app, scenario, change, says):
     text = type(scenario).from_dict(scenario.to_dict() | change).to_yaml()
-    app.file_uploader(key="load.file").set_value(("x.yaml", text.encode(), "text/yaml")).run()
+    app.file_uploader(key="load.file.0").set_value(("x.yaml", text.encode(), "text/yaml")).run()
     assert not app.exception
     assert says in app.error[0].value
     assert "![x]" not in app.error[0].value

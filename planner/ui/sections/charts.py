@@ -100,7 +100,9 @@ def show_step(candidate: Candidate) -> None:
     key = "phase"
     if st.session_state.get(key) not in order:
         st.session_state[key] = order[0]
-    phase = st.segmented_control(_("Kind of step"), order, key=key, format_func=lambda p: names[p], required=True)
+    phase = st.segmented_control(
+        _("Kind of step"), order, key=key, format_func=lambda p: names[p], required=True, wrap=True
+    )
     phase = phase or order[0]
     st.plotly_chart(
         step_time(candidate, phase),

@@ -24,9 +24,14 @@ def step(candidate: Candidate, phase: Phase) -> None:
 
 def figures(plan: Plan, candidate: Candidate) -> None:
     """How cost and concurrency follow from rates and times."""
+    output = plan.scenario.workload.output_tokens.mean()
     shown = {
-        _("Cost"): formula.cost(candidate),
-        _("Requests in flight"): formula.in_flight(candidate, plan.scenario.workload.output_tokens.mean()),
+        _("Cost per million output tokens"): formula.cost(candidate),
+        _("Output tokens/s per GPU"): formula.rate(candidate, output),
+        _("Time to first token"): formula.ttft(candidate),
+        _("Time per output token"): formula.tpot(candidate),
+        _("Memory left per GPU"): formula.memory_left(candidate),
+        _("Requests in flight"): formula.in_flight(candidate, output),
     }
     with st.expander(_("How are the figures computed?"), key="how.figures"):
         for name, one in shown.items():

@@ -102,27 +102,31 @@ def interval_of(candidate: Candidate, *keys: str) -> Interval | None:
 def _cost(c: Candidate) -> Figure:
     keys = ("usd_per_mtok_output", "usd_per_mtok", "usd_per_mtok.output")
     known = c.usd_per_hour is not None
+    inside = span(interval_of(c, *keys))
     return Figure(
         _("Cost per million output tokens"),
         dollars(c.usd_per_mtok.output),
-        span(interval_of(c, *keys)),
+        None if inside is None else f"${inside}",
         _("{usd} per hour").format(usd=dollars(c.usd_per_hour)) if known else _("no price known"),
-        _("All cost of the deployment, spares included, over its output tokens; input tokens are not charged apart."),
+        _("All cost of the deployment, spares included, over its output tokens; input tokens are not charged apart.")
+        + _below(inside),
         marks=_marks(c, *keys),
     )
 
 
 def _throughput(c: Candidate) -> Figure:
     key = "output_tokens_per_s_per_gpu"
+    inside = span(interval_of(c, key))
     return Figure(
         _("Output tokens/s per GPU"),
         sig(c.output_tokens_per_s_per_gpu),
-        span(interval_of(c, key)),
+        inside,
         _("goodput {n} req/s").format(n=sig(c.goodput_rps, 4)),
         _(
             "Output tokens of the whole deployment over its GPUs. Goodput counts only the requests "
             "that meet every limit."
-        ),
+        )
+        + _below(inside),
         marks=_marks(c, key, "goodput_rps"),
     )
 
@@ -136,18 +140,22 @@ def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
     value = check.value if check else getattr(c, metric).mean
     judged = check.judged_on if check else "mean"
     inside = interval_of(c, f"{metric}_{judged}", f"{metric}.{judged}", *((metric,) if judged == "mean" else ()))
-    if inside is not None:
-        meaning += " " + _("Below the value: where measured runs fall 80 % of the time.")
+    chip = None if inside is None else durations(inside.low80, inside.high80)
     return Figure(
         f"{name}, {percentiles().get(judged, judged)}",
         duration(value),
-        None if inside is None else durations(inside.low80, inside.high80),
+        chip,
         limit_text(check) if check else _("no limit"),
-        pair(short, meaning),
+        pair(short, meaning) + _below(chip),
         None if check is None else all(k.met for k in checks),
         sure=all(k.met_at_80 is not False for k in checks),
         marks=_marks(c, metric),
     )
+
+
+def _below(chip: str | None) -> str:
+    """What the range below a value says, as a further sentence of its help."""
+    return "" if chip is None else " " + _("Below the value: where measured runs fall 80 % of the time.")
 
 
 def limit_text(check: SloCheck) -> str:

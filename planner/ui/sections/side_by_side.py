@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from planner.errors import PlannerError
 from planner.search.plan_schema import Plan
@@ -13,6 +14,7 @@ from planner.ui.numbers import NONE, percent, sig
 from planner.ui.sections import errors
 from planner.ui.sections.headline import question
 from planner.ui.sections.tables import table
+from planner.ui.sidebar.files import shown_name
 from planner.ui.text import plain
 from planner.ui.words import deployment
 
@@ -42,7 +44,11 @@ def show(now: Plan) -> None:
     left_key, right_key = _pick(choices)
     with st.expander(_("Compare with a plan from a file")):
         st.file_uploader(
-            _("Plan (YAML)"), type=["yaml", "yml"], key=_FILE, max_upload_size=upload.MAX_UPLOAD_BYTES >> 20
+            _("Plan (YAML)"),
+            type=["yaml", "yml"],
+            key=_FILE,
+            max_upload_size=upload.MAX_UPLOAD_BYTES >> 20,
+            on_change=_put_right,
         )
     try:
         left, right = _plan(left_key, now), _plan(right_key, now)
@@ -87,9 +93,15 @@ def _pick(choices: dict[str, str]) -> tuple[str, str]:
     return picked[0], picked[1]
 
 
-def _uploaded() -> bytes | None:
-    file = st.session_state.get(_FILE)
-    return None if file is None else bytes(file.getvalue())
+def _uploaded() -> UploadedFile | None:
+    file: UploadedFile | None = st.session_state.get(_FILE)
+    return file
+
+
+def _put_right() -> None:
+    """A plan that has just been handed in is what one wants to see."""
+    if _uploaded() is not None:
+        st.session_state[_RIGHT] = _UPLOAD
 
 
 def _plan(key: str, now: Plan) -> Plan:
@@ -103,7 +115,10 @@ def _plan(key: str, now: Plan) -> Plan:
         return answer(state.saved()[name])
     if kind == "example":
         return answer(gallery.example(name).scenario)
-    return upload.plan_from_text(upload.decode(_uploaded() or b"", _("the file")), _("the file"))
+    file = _uploaded()
+    assert file is not None  # offered only where there is one
+    name = shown_name(file.name)
+    return upload.plan_from_text(upload.decode(file.getvalue(), name), name)
 
 
 def _chosen(plan: Plan, key: str) -> comparison.Candidate | None:

@@ -9,8 +9,10 @@ import streamlit as st
 from planner.errors import PlannerError
 from planner.ui import gallery, state, upload
 from planner.ui.i18n import _
+from planner.ui.text import plain
 
-_PICK, _FILE = "pick.example", "load.file"
+_PICK, _FILE, _LOADS = "pick.example", "load.file", "load.count"
+LONGEST_NAME = 60
 _MEGABYTES = upload.MAX_UPLOAD_BYTES >> 20
 
 
@@ -60,24 +62,36 @@ def load_and_save() -> None:
         on_click="ignore",
         width="stretch",
     )
+    # A new widget after every file: the list below it is then of the last one, its refusal by the browser included.
+    key = f"{_FILE}.{st.session_state.get(_LOADS, 0)}"
     st.file_uploader(
         _("Load a scenario or a plan (YAML)"),
         type=["yaml", "yml"],
-        key=_FILE,
+        key=key,
         max_upload_size=_MEGABYTES,
         on_change=_uploaded,
+        args=(key,),
         help=_("A plan brings the scenario that it answers. At most {n} MB.").format(n=_MEGABYTES),
     )
 
 
-def _uploaded() -> None:
-    file = st.session_state.get(_FILE)
+def _uploaded(key: str) -> None:
+    file = st.session_state.get(key)
     if file is None:
         return
+    st.session_state[_LOADS] = st.session_state.get(_LOADS, 0) + 1
+    name = shown_name(file.name)
     try:
-        state.load(upload.scenario_from_text(upload.decode(file.getvalue(), _("the file")), _("the file")))
+        state.load(upload.scenario_from_text(upload.decode(file.getvalue(), name), name))
     except PlannerError as error:
         state.report(error)
+    else:
+        st.toast(_("{file} is loaded.").format(file=plain(name)))
+
+
+def shown_name(name: str) -> str:
+    """A file's name to speak of it: an error stays on the page and says which file it is of."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 def file_stem(name: str) -> str:
