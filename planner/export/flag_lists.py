@@ -9,11 +9,12 @@ from functools import cache
 from typing import Any
 
 from planner.catalog.loader import data_root
-from planner.errors import UnknownNameError
+from planner.errors import InputError, UnknownNameError
 from planner.scenario.safe_yaml import load_yaml
 
 TITLES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 _FOLDER = "hardware_db/engine_flags"
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,25 @@ class Flag:
     version: str
     source: str
     note: str | None = None
+    values: tuple[str, ...] = ()
+    """The values it takes, where they are few and kept; none: anything of its type."""
+
+    def check(self, given: tuple[object, ...]) -> None:
+        """Raises InputError for the wrong number of values, or for one that the flag does not take.
+
+        A value whose text begins with ``$`` is filled in where the command runs.
+        """
+        kind = self.type.lower()
+        many, switch = "list" in kind, kind == "bool"
+        if (switch and given) or (not switch and not given) or (not many and len(given) > 1):
+            raise InputError(self.name, list(given), f"{'no value' if switch else 'a value'} ({self.type})")
+        texts = [text for text in map(str, given) if not text.strip('"').startswith("$")]
+        for text in texts:
+            if self.values and text not in self.values:
+                raise InputError(self.name, text, f"one of {', '.join(self.values)}")
+            number = kind.startswith(("int", "optional[int]", "float", "optional[float]"))
+            if number and not _NUMBER.fullmatch(text):
+                raise InputError(self.name, text, f"a number ({self.type})")
 
 
 @dataclass(frozen=True)
@@ -42,11 +62,12 @@ class FlagList:
     def __contains__(self, name: object) -> bool:
         return name in self.flags or any(name in f.aliases for f in self.flags.values())
 
-    def require(self, name: str) -> str:
-        """``name`` itself; raises UnknownNameError where the engine has no such flag."""
-        if name not in self:
-            raise UnknownNameError(f"{self.engine} {self.version}: flag", name, self.flags)
-        return name
+    def check(self, name: str, given: tuple[object, ...]) -> None:
+        """Raises UnknownNameError where the engine has no flag ``name``, InputError for values it does not take."""
+        for flag in self.flags.values():
+            if name == flag.name or name in flag.aliases:
+                return flag.check(given)
+        raise UnknownNameError(f"{self.engine} {self.version}: flag", name, self.flags)
 
 
 @cache
@@ -84,4 +105,5 @@ def _flag(entry: Mapping[str, Any]) -> Flag:
         str(entry["version"]),
         str(entry["source"]),
         None if entry.get("note") is None else str(entry["note"]),
+        tuple(str(v) for v in entry.get("values", ())),
     )

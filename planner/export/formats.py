@@ -46,7 +46,7 @@ def export_text(plan: Plan, name: str, candidate: int = 1) -> str:
     from planner.export.manifests.llm_d import llm_d
     from planner.export.roles import Deployment, deployment
 
-    d = deployment(plan, candidate)
+    d = deployment(plan, candidate, name if name in ENGINES else None)
     if name in ENGINES:
         return launch_script(d, name)
     manifests: dict[str, Callable[[Deployment], str]] = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from planner.export.engines import sglang, trtllm
-from planner.export.engines.common import engine_of
+from planner.export.engines.common import engine_of, settings_of
 from planner.export.engines.settings import Settings
 from planner.export.flag_lists import TITLES, flag_list, kubernetes
 from planner.export.roles import Deployment, Role
-from planner.export.shared_host import about, workers_of_a_host
+from planner.export.shared_host import about, nixl_host, workers_of_a_host
 from planner.export.words import comment, shell_command
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import deployment as deployment_text
@@ -22,7 +22,7 @@ def launch_script(d: Deployment, engine: str) -> str:
     ``ROLE NODE_RANK HEAD_ADDRESS`` on the command line say which host of which worker is started. Everything from the
     plan is quoted.
     """
-    roles = {role.name: engine_of(engine).settings(d, role) for role in d.roles}
+    roles = {role.name: settings_of(d, role, engine) for role in d.roles}
     lines = ["#!/usr/bin/env bash", *_header(d, engine)]
     for role in d.roles:
         lines += [line for note in roles[role.name].notes for line in comment(_about(d, role) + note)]
@@ -86,6 +86,7 @@ def _worker(d: Deployment, engine: str, role: Role, settings: Settings, host: st
     lines = _config(trtllm.config_name(role), settings.config) if settings.config else []
     if role.shares_hosts:
         return workers_of_a_host(d, engine, role, settings, lines, host)
+    lines += nixl_host(d, engine)
     if role.pods == 1:
         return [*lines, "exec " + shell_command(module.program(d), arguments)]
     if engine == "trtllm":

@@ -108,9 +108,12 @@ def pick(plan: Plan, rank: int = 1) -> Candidate:
     raise InputError("--candidate", rank, f"a rank from 1 to {len(plan.candidates)}")
 
 
-def deployment(plan: Plan, rank: int = 1) -> Deployment:
-    """The workers of one candidate, resolved against the catalogue (for the hosts of a node, and the GPU's vendor)."""
-    candidate = pick(plan, rank)
+def deployment(plan: Plan, rank: int = 1, engine: str | None = None) -> Deployment:
+    """The workers of one candidate, resolved against the catalogue (for the hosts of a node, and the GPU's vendor).
+
+    ``engine`` is the one that will run them, which says how ranks may lie on hosts; None is the plan's own.
+    """
+    candidate, engine = pick(plan, rank), engine or plan.scenario.engine.name
     spec = resolve_model(plan.scenario, catalog())
     if candidate.serving == "disagg":
         pools = (("prefill", candidate.prefill_pool), ("decode", candidate.decode_pool))
@@ -118,9 +121,9 @@ def deployment(plan: Plan, rank: int = 1) -> Deployment:
         for name, pool in pools:
             if pool is None:
                 raise InputError("candidates", f"rank {rank}", "a disaggregated candidate with both of its pools")
-            roles.append(_role(plan, name, pool.layout, pool.workers, pool.node))  # type: ignore[arg-type]
+            roles.append(_role(plan, engine, name, pool.layout, pool.workers, pool.node))  # type: ignore[arg-type]
     else:
-        roles = [_role(plan, "serve", candidate.layout, candidate.replicas, candidate.node)]
+        roles = [_role(plan, engine, "serve", candidate.layout, candidate.replicas, candidate.node)]
     own = PrecisionPlan.from_checkpoint(spec).as_dict()
     changes = {
         name: (own[name], found)
@@ -139,23 +142,37 @@ def deployment(plan: Plan, rank: int = 1) -> Deployment:
     )
 
 
-def _role(plan: Plan, name: RoleName, layout: Layout, workers: int, node_id: str) -> Role:
+def _role(plan: Plan, engine: str, name: RoleName, layout: Layout, workers: int, node_id: str) -> Role:
     node = catalog().node(node_id)
     chosen = [c.gpus for c in _choices(plan) if c.node == node_id and c.gpus is not None]
     gpus = chosen[0] if chosen else node.gpus
     host = min(gpus, node.gpus_per_host or gpus)
-    pods = spread(layout.gpus, host)
+    pods = spread(layout, host, engine)
     accelerator = catalog().accelerator(node.accelerator)
     domain = min(node.scale_up.domain or 1, gpus)
     return Role(name, layout, workers, node_id, accelerator.vendor, pods, layout.gpus // pods, host, domain)
 
 
-def spread(gpus: int, host: int) -> int:
-    """Fewest hosts of ``host`` GPUs on which ``gpus`` lie evenly, as every engine asks of a multi-node worker."""
+def spread(layout: Layout, host: int, engine: str) -> int:
+    """Fewest hosts of ``host`` GPUs on which a worker's ranks lie evenly, as every engine asks of a multi-node worker.
+
+    vLLM starts whole data-parallel ranks on a host, or a rank on whole hosts (vllm/config/parallel.py
+    nnodes_within_dp); SGLang whole pipeline stages on a host, or a stage on whole hosts
+    (sglang/srt/entrypoints/engine.py _calculate_rank_ranges).
+    """
+    gpus = layout.gpus
     hosts = math.ceil(gpus / host)
-    while gpus % hosts:
+    while not _lies_evenly(layout, gpus, hosts, engine):
         hosts += 1
     return hosts
+
+
+def _lies_evenly(layout: Layout, gpus: int, hosts: int, engine: str) -> bool:
+    if gpus % hosts:
+        return False
+    unit = {"vllm": layout.tp * layout.pp, "sglang": layout.tp * layout.attention_dp}.get(engine, 1)
+    each = gpus // hosts
+    return each % unit == 0 or unit % each == 0
 
 
 def _experts(spec: ModelSpec) -> int:

@@ -48,6 +48,7 @@ def workers_of_a_host(
         arguments.append(("--disaggregation-bootstrap-port", BOOTSTRAP))
     return [
         *config,
+        *nixl_host(d, engine),
         *_count(role, host),
         "PIDS=()",
         """trap 'kill "${PIDS[@]}" 2> /dev/null || true' EXIT INT TERM""",
@@ -62,6 +63,14 @@ def workers_of_a_host(
         'for PID in "${PIDS[@]}"; do wait "$PID" || STATUS=$?; done',
         'exit "$STATUS"',
     ]
+
+
+def nixl_host(d: Deployment, engine: str) -> list[str]:
+    """Where vLLM's workers of a disaggregated deployment tell each other to fetch KV from: without it, localhost."""
+    if engine != "vllm" or not d.disaggregated:
+        return []
+    variable = vendors()["shared_host"]["vllm_nixl_host"]
+    return [f'export {variable}="${{{variable}:-$(hostname -I | cut -d " " -f 1)}}"']
 
 
 def _count(role: Role, host: str) -> list[str]:

@@ -360,6 +360,10 @@ EXPORTS = (
     N_("llm-d routes to vLLM and SGLang: use trtllm or dynamo for TensorRT-LLM"),
     N_("TensorRT-LLM needs an MPI launcher for a worker on {n} hosts: use trtllm or dynamo"),
     N_("a vendor with a device plugin here: {names}"),
+    N_(
+        "true for vLLM with {n} tokens in a step: with unsplit prompts it starts only where "
+        "engine.options.max_num_batched_tokens is at least the longest request, {tokens}; plan again with it"
+    ),
 )
 """Why an engine or a manifest cannot express a plan (planner.export)."""
 

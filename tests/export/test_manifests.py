@@ -91,15 +91,17 @@ def test_layouts_and_engines(name: str, layout: dict[str, int], serving: str, en
 
 
 def check_flags(one: dict[str, Any], engine: str, name: str) -> None:
-    """Flags of a container are the engine's, Dynamo's where its module takes them."""
+    """Flags of a container are the engine's, Dynamo's where its module takes them, with values they take."""
     words = [*one.get("command", ()), *one.get("args", ())]
     if one.get("modelCommand") == "custom":
         line = one["args"][0].replace("\\\n", " ").split("exec ", 1)[1]
         words = shlex.split(line)
     known = [flag_list(engine), *([flag_list("dynamo")] if name == "dynamo" else [])]
-    for word in words:
-        if word.startswith("--"):
-            assert any(word in flags for flags in known), word
+    starts = [i for i, word in enumerate(words) if word.startswith("--")]
+    for i, end in zip(starts, [*starts[1:], len(words)], strict=False):
+        lists = [flags for flags in known if words[i] in flags]
+        assert lists, words[i]
+        lists[-1].check(words[i], tuple(w for w in words[i + 1 : end] if w != "$@"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,6 +137,30 @@ def test_llm_d_leaves_to_the_chart_what_the_chart_adds() -> None:
     assert "--data-parallel-size" not in args
     assert "--data-parallel-hybrid-lb" in args
     assert "--headless" not in args
+
+
+def test_llm_d_runs_further_hosts_of_a_rank_headless() -> None:
+    """A data-parallel rank over two trays: the chart's one template does not tell them apart."""
+    plan = with_layout(example("kimi-k2-gb200"), "agg", "vllm", tp=8, attention_dp=2, ep=16)
+    pool = documents(plan, "llm-d")[0]["decode"]
+    assert pool["parallelism"]["workers"] == 4
+    script = pool["containers"][0]["args"][0]
+    assert 'if [ "$NODE_RANK" != 0 ]; then set -- --headless; fi' in script
+    assert "--data-parallel-size 2" in script
+    assert "--data-parallel-hybrid-lb" not in script
+
+
+@pytest.mark.parametrize("name", ["leaderworkerset", "llm-d"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("serving", ["agg", "disagg"])
+def test_vllm_pods_say_where_their_kv_is_fetched(serving: str, engine: str, name: str) -> None:
+    plan = with_layout(example("deepseek-r1-h200"), serving, engine, attention_dp=16, ep=16)
+    found = [e for d in documents(plan, name) for c in containers(d) for e in c.get("env", ())]
+    if engine == "vllm" and serving == "disagg":
+        assert {e["name"] for e in found} == {"VLLM_NIXL_SIDE_CHANNEL_HOST"}
+        assert all(e["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP" for e in found)
+    else:
+        assert found == []
 
 
 def test_trtllm_reads_its_configuration_from_a_config_map() -> None:

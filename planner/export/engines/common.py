@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from planner.errors import UnknownNameError
 from planner.export.engines import sglang, trtllm, vllm
 from planner.export.engines.settings import Settings
+from planner.export.flag_lists import flag_list
 from planner.export.roles import Deployment, Role
-from planner.export.words import Arguments, Word
+from planner.export.words import Arguments, Word, values
 
 
 class Engine(Protocol):
@@ -35,3 +37,25 @@ def engine_of(name: str) -> Engine:
     if name not in _ENGINES:
         raise UnknownNameError("engine", name, _ENGINES)
     return _ENGINES[name]
+
+
+def settings_of(d: Deployment, role: Role, engine: str) -> Settings:
+    """A role in the engine's words, every flag and value held against the kept list.
+
+    Raises InputError where the engine cannot start the role, UnknownNameError for a flag that the list has not.
+    """
+    found, kept = engine_of(engine).settings(d, role), flag_list(engine)
+    for flag, value in found.arguments:
+        kept.check(flag, values(value))
+    for key, value in _leaves(found.config):
+        kept.check(key, () if isinstance(value, bool) else ("null" if value is None else value,))
+    return found
+
+
+def _leaves(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        name = f"{prefix}.{key}" if prefix else key
+        if isinstance(value, dict):
+            yield from _leaves(value, name)
+        else:
+            yield name, value

@@ -34,7 +34,6 @@ class Point:
 
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
-    prefill_chunk_tokens: int | None
     max_model_len: int | None
     gpu_memory_utilization: float | None
     two_batch_overlap: bool
@@ -48,7 +47,6 @@ def point(d: Deployment, role: Role) -> Point:
     s = d.candidate.settings if pool is None else pool.settings
     return Point(
         s.max_num_seqs,
-        s.max_num_batched_tokens,
         s.max_num_batched_tokens,
         s.max_model_len,
         s.gpu_memory_utilization,
@@ -83,6 +81,20 @@ def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
     drafts = d.plan.scenario.engine.options.speculation
     if drafts is not None and drafts.method == "eagle3" and drafts.draft_model is None and role.name != "prefill":
         yield "The scenario names no draft_model: add the checkpoint of the EAGLE-3 head."
+    options = planned.options
+    if options.prefix_cache_share:
+        yield (
+            f"{title} has no setting that keeps part of its KV memory for cached prefixes: the plan's "
+            f"prefix_cache_share of {options.prefix_cache_share:.0%} is left to its eviction."
+        )
+    if d.disaggregated and options.kv_transfer_overlap and engine != "trtllm":
+        yield (
+            f"{title} has no setting that sends a layer's KV while later layers are computed, as the plan assumes: "
+            "expect the transfer after the prompt."
+        )
+    if d.candidate.admission is not None and not d.disaggregated:
+        a = d.candidate.admission
+        yield f"Admission in the plan: a worker runs up to {a.max_sequences:,} requests, {a.max_waiting:,} may wait."
     if role.pods > 1 and role.gpus_per_pod < role.gpus_per_host:
         yield (
             f"{role.gpus} GPUs of a worker lie evenly on {role.pods} hosts: it uses {role.gpus_per_pod} of the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes, speculation
-from planner.export.flag_lists import kubernetes
+from planner.export.flag_lists import flag_list, kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendors
 from planner.export.weights import has_dense_layers
@@ -35,10 +35,12 @@ def settings(d: Deployment, role: Role) -> Settings:
     dp = layout.attention_dp
     if p.two_batch_overlap and not role.point_to_point:
         notes.append("Two-batch overlap needs an all-to-all backend (--moe-a2a-backend), which this layout has not.")
-    if p.options.chunked_prefill is False:
-        chunk: int | None = -1
-    else:
-        chunk = None if p.max_num_batched_tokens is None else p.max_num_batched_tokens * dp
+    unsplit, tokens = p.options.chunked_prefill is False, p.max_num_batched_tokens
+    chunk = -1 if unsplit else None if tokens is None else tokens * dp
+    # It bounds a step beside the chunk; attention DP does not divide it (srt/managers/schedule_policy.py PrefillAdder).
+    usual = int(flag_list(ENGINE).flags["--max-prefill-tokens"].default)
+    most = tokens if tokens is not None and (unsplit or tokens > usual) else None
+    urgent = bool(d.plan.scenario.workload.priority_classes)
     note = kv_note(d.kv_format, "SGLang")
     notes += [note] if note else []
     if p.gpu_memory_utilization is not None:
@@ -67,6 +69,10 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--context-length", p.max_model_len),
             ("--max-running-requests", None if p.max_num_seqs is None else p.max_num_seqs * dp),
             ("--chunked-prefill-size", chunk),
+            ("--max-prefill-tokens", most),
+            ("--enable-priority-scheduling", urgent),
+            ("--schedule-low-priority-values-first", urgent),
+            ("--disable-priority-preemption", urgent),
             ("--mem-fraction-static", p.gpu_memory_utilization),
             ("--kv-cache-dtype", kv_flag(d.kv_format, "fp8_e4m3")),
             ("--speculative-algorithm", ALGORITHM[drafts.method] if drafts else None),

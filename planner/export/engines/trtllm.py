@@ -12,6 +12,9 @@ from planner.export.words import Arguments, Word
 ENGINE = "trtllm"
 
 
+DRAFTING = {"mtp": "MTP", "eagle3": "Eagle3"}
+
+
 def program(d: Deployment) -> list[Word]:
     """``trtllm-serve MODEL``."""
     return ["trtllm-serve", d.model]
@@ -71,12 +74,15 @@ def settings(d: Deployment, role: Role) -> Settings:
         slots = d.routed_experts + layout.redundant_experts
         config["moe_config"] = {"load_balancer": {"num_slots": slots}}
     drafts = speculation(p, role)
-    if drafts is not None and drafts.method == "mtp":
-        config["speculative_config"] = {"decoding_type": "MTP", "num_nextn_predict_layers": drafts.tokens}
-    elif drafts is not None:
-        notes.append(
-            f"TensorRT-LLM's kept list has no fields of Eagle3: set speculative_config for {drafts.tokens} drafts."
-        )
+    if drafts is not None:
+        config["speculative_config"] = {"decoding_type": DRAFTING[drafts.method], "max_draft_len": drafts.tokens}
+        if drafts.draft_model is not None:
+            config["speculative_config"]["speculative_model"] = drafts.draft_model
+    if d.plan.scenario.workload.priority_classes:
+        notes.append("TensorRT-LLM has no setting for priority classes in its kept list: requests start as they come.")
+    tokens, longest = p.max_num_batched_tokens, p.max_model_len
+    if p.options.chunked_prefill is False and tokens is not None and longest is not None and tokens < longest:
+        notes.append(f"Without chunked prefill prompts of more than max_num_tokens, {tokens:,}, are turned away.")
     if p.two_batch_overlap:
         notes.append("TensorRT-LLM has no setting for two-batch overlap in its kept list.")
     if role.point_to_point:
@@ -86,6 +92,9 @@ def settings(d: Deployment, role: Role) -> Settings:
         if p.max_model_len is not None:
             config["cache_transceiver_config"]["max_tokens_in_buffer"] = p.max_model_len
         config["disable_overlap_scheduler"] = role.name == "prefill"
+        if p.options.kv_transfer_overlap:
+            # Only NIXL's transceiver sends chunk by chunk, and only of split prompts (kv_cache_transceiver.py).
+            config["cache_transceiver_config"] |= {"backend": "NIXL", "enable_pipelined_transfer": True}
     return Settings([("--config", config_name(role))], tuple(notes), config)
 
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes, speculation
+from planner.errors import InputError
+from planner.export.engines.settings import (
+    Point,
+    Settings,
+    kv_flag,
+    kv_note,
+    point,
+    present,
+    shared_notes,
+    speculation,
+)
 from planner.export.flag_lists import kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.words import HEAD, RANK, Arguments, Word
@@ -24,6 +34,14 @@ def settings(d: Deployment, role: Role) -> Settings:
     """
     p, layout = point(d, role), role.layout
     notes = list(shared_notes(d, role, ENGINE))
+    sequences, tokens = p.max_num_seqs, p.max_num_batched_tokens
+    _whole_prompts(p)
+    if sequences is not None and tokens is not None and sequences > tokens:
+        notes.append(
+            f"vLLM takes no more sequences than tokens of a step: --max-num-seqs is {tokens:,}, not the plan's "
+            f"{sequences:,}."
+        )
+        sequences = tokens
     moe = d.routed_experts > 0
     parallel = moe and layout.ep > 1
     if parallel and layout.ep != role.ranks:
@@ -50,12 +68,13 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--enable-eplb", redundant > 0),
             ("--eplb-config.num_redundant_experts", redundant or None),
             ("--max-model-len", p.max_model_len),
-            ("--max-num-seqs", p.max_num_seqs),
-            ("--max-num-batched-tokens", p.max_num_batched_tokens),
+            ("--max-num-seqs", sequences),
+            ("--max-num-batched-tokens", tokens),
             ("--gpu-memory-utilization", p.gpu_memory_utilization),
             ("--kv-cache-dtype", kv_flag(d.kv_format, "fp8")),
             ("--no-enable-chunked-prefill", p.options.chunked_prefill is False),
             ("--enforce-eager", p.options.cuda_graphs is False),
+            ("--scheduling-policy", "priority" if d.plan.scenario.workload.priority_classes else None),
             ("--speculative-config.method", None if drafts is None else drafts.method),
             ("--speculative-config.model", None if drafts is None else drafts.draft_model),
             ("--speculative-config.num_speculative_tokens", None if drafts is None else drafts.tokens),
@@ -64,6 +83,18 @@ def settings(d: Deployment, role: Role) -> Settings:
         ]
     )
     return Settings(arguments, tuple(notes))
+
+
+def _whole_prompts(p: Point) -> None:
+    """Without chunked prefill a step must hold the longest request (vllm/config/scheduler.py verify_max_model_len)."""
+    tokens, longest = p.max_num_batched_tokens, p.max_model_len
+    if p.options.chunked_prefill is False and tokens is not None and longest is not None and tokens < longest:
+        raise InputError(
+            "engine.options.chunked_prefill",
+            False,
+            f"true for vLLM with {tokens:,} tokens in a step: with unsplit prompts it starts only where "
+            f"engine.options.max_num_batched_tokens is at least the longest request, {longest:,}; plan again with it",
+        )
 
 
 def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:

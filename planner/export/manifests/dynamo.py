@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from planner.export.engines.common import engine_of
+from planner.export.engines.common import settings_of
 from planner.export.flag_lists import flag_list, kubernetes
 from planner.export.manifests import pods
 from planner.export.roles import Deployment, Role
@@ -24,7 +24,7 @@ def dynamo(d: Deployment) -> str:
     engine = d.plan.scenario.engine.name
     image = str(kubernetes()["images"]["dynamo"][engine]["image"])
     documents: list[dict[str, Any]] = []
-    files = {f"{r.name}.yaml": s.config for r in d.roles if (s := engine_of(engine).settings(d, r)).config}
+    files = {f"{r.name}.yaml": s.config for r in d.roles if (s := settings_of(d, r, engine)).config}
     config = f"{d.name}-config" if files else None
     if config is not None:
         documents.append(pods.config_map(config, files))
@@ -71,7 +71,7 @@ def _arguments(d: Deployment, role: Role) -> Arguments:
         arguments: Arguments = [("--model-path", pod_word(d.model)), ("--served-model-name", d.model)]
         arguments.append(("--extra-engine-args", f"/config/{role.name}.yaml"))
     else:
-        own = engine_of(engine).settings(d, role).arguments
+        own = settings_of(d, role, engine).arguments
         arguments = [("--model", d.model), *own] if engine == "vllm" else list(own)
         # Dynamo moves KV both ways through one connector whatever the role (examples/backends/vllm/deploy/v1beta1).
         arguments = [(f, "kv_both" if f == "--kv-transfer-config.kv_role" else v) for f, v in arguments]

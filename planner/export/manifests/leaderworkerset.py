@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.export.engines import trtllm
-from planner.export.engines.common import engine_of
+from planner.export.engines.common import engine_of, settings_of
 from planner.export.flag_lists import kubernetes
 from planner.export.manifests import pods
 from planner.export.roles import Deployment, Role
@@ -35,7 +35,7 @@ def leaderworkerset(d: Deployment) -> str:
 def _role(d: Deployment, role: Role) -> list[dict[str, Any]]:
     engine = d.plan.scenario.engine.name
     name = pods.role_name(d, role)
-    settings = engine_of(engine).settings(d, role)
+    settings = settings_of(d, role, engine)
     documents: list[dict[str, Any]] = []
     config = None
     if settings.config:
@@ -77,9 +77,8 @@ def _pod(d: Deployment, role: Role, first: bool, config: str | None) -> dict[str
     if role.pods > 1:
         arguments += module.across_hosts(d, role, first)
     command = [pod_word(w) for w in module.program(d)]
-    one = pods.container(
-        "engine", pods.engine_image(d), role, command, pod_arguments(arguments), port if first else None
-    )
+    served, words = port if first else None, pod_arguments(arguments)
+    one = pods.container("engine", pods.engine_image(d), role, command, words, served, pods.environment(d))
     return pods.pod([one], role, config)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.export.engines import vllm
-from planner.export.engines.common import engine_of
+from planner.export.engines.common import engine_of, settings_of
 from planner.export.flag_lists import kubernetes
 from planner.export.manifests import pods
 from planner.export.roles import Deployment, Role
@@ -101,6 +101,9 @@ def _pool(d: Deployment, role: Role) -> dict[str, Any]:
     dp = role.layout.attention_dp
     parallelism = {"tensor": role.layout.tp, "data": dp, "dataLocal": min(local, dp), "workers": role.pods}
     one: dict[str, Any] = {"name": "engine", "image": pods.engine_image(d), **_command(d, role)}
+    env = pods.environment(d)
+    if env:
+        one["env"] = env
     one["mountModelVolume"] = True
     one["resources"] = {"limits": {pods.gpu_resource(role): str(role.gpus_per_pod)}}
     one["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
@@ -116,14 +119,15 @@ def _pool(d: Deployment, role: Role) -> dict[str, Any]:
 def _command(d: Deployment, role: Role) -> dict[str, Any]:
     """vLLM through the chart where one template does for every host; else an own command.
 
-    The chart has one pod template for leader and workers, so that a rank spread over hosts (whose further hosts run
-    headless) and SGLang need a command of their own.
+    The chart has one pod template for leader and workers, so that a data-parallel rank spread over hosts (whose further
+    hosts run headless) and SGLang need a command of their own.
     """
     ports = kubernetes()["ports"]
     engine = d.plan.scenario.engine.name
     module = engine_of(engine)
-    settings = module.settings(d, role)
-    if engine == "vllm" and (role.pods == 1 or role.layout.attention_dp > 1):
+    settings = settings_of(d, role, engine)
+    whole = role.gpus_per_pod % (role.layout.tp * role.layout.pp) == 0
+    if engine == "vllm" and (role.pods == 1 or (role.layout.attention_dp > 1 and whole)):
         arguments: Arguments = [(f, v) for f, v in settings.arguments if f not in BY_CHART]
         if role.pods > 1:
             arguments += [("--data-parallel-hybrid-lb", None), *vllm.across_hosts(d, role, True)]

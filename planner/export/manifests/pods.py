@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from planner.errors import InputError
-from planner.export.engines.common import engine_of
+from planner.export.engines.common import settings_of
 from planner.export.flag_lists import TITLES, flag_list, kubernetes
 from planner.export.manifests.yaml_text import manifest_yaml
 from planner.export.roles import Deployment, Role
+from planner.export.vendors import vendors
 from planner.export.words import comment
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import deployment as deployment_text
@@ -31,13 +32,29 @@ def engine_image(d: Deployment) -> str:
     return str(kubernetes()["images"]["engine"][d.plan.scenario.engine.name]["image"])
 
 
+def environment(d: Deployment) -> list[dict[str, Any]]:
+    """Variables that vLLM's workers of a disaggregated deployment need: the pod's address, where others fetch KV."""
+    if not d.disaggregated or d.plan.scenario.engine.name != "vllm":
+        return []
+    name = vendors()["shared_host"]["vllm_nixl_host"]
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+
+
 def container(
-    name: str, image: str, role: Role, command: Sequence[str], args: Sequence[str] = (), port: int | None = None
+    name: str,
+    image: str,
+    role: Role,
+    command: Sequence[str],
+    args: Sequence[str] = (),
+    port: int | None = None,
+    env: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """A container that owns its host's GPUs of a worker."""
     out: dict[str, Any] = {"name": name, "image": image, "command": list(command)}
     if args:
         out["args"] = list(args)
+    if env:
+        out["env"] = list(env)
     out["envFrom"] = [{"secretRef": {"name": TOKEN_SECRET, "optional": True}}]
     out["resources"] = {"limits": {gpu_resource(role): str(role.gpus_per_pod)}}
     if port is not None:
@@ -80,7 +97,7 @@ def notes(d: Deployment, *more: str) -> list[str]:
     ]
     for role in d.roles:
         prefix = f"{role.name}: " if len(d.roles) > 1 else ""
-        texts += [prefix + note for note in engine_of(engine).settings(d, role).notes]
+        texts += [prefix + note for note in settings_of(d, role, engine).notes]
     if any(role.vendor != "nvidia" for role in d.roles):
         texts.append("The image is built for NVIDIA GPUs: replace it by the vendor's.")
     return texts
