@@ -20,11 +20,13 @@ class Card:
     help: str | None = None
 
 
-def cards(shown: Sequence[Card]) -> None:
-    """Cards side by side, as many in a row as there is room for."""
+def cards(shown: Sequence[Card], *, even: bool = True) -> None:
+    """Cards side by side, as many in a row as there is room for; ``even`` ones are of one height, which inside a
+    column makes rows run into what follows.
+    """
     row = st.container(horizontal=True, gap="small")
     for card in shown:
-        with row, st.container(border=True, gap=None, height="stretch"):
+        with row, st.container(border=True, gap=None, height="stretch" if even else "content"):
             st.caption(card.label, help=card.help)
             st.metric(card.label, card.value, label_visibility="collapsed")
             if card.note:

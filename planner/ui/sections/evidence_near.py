@@ -93,7 +93,12 @@ def show(subject: Subject, evidence: EvidenceTable, near: Nearness, place: Place
         },
         alt=_("Measured deployments nearest to this plan"),
     )
-    st.caption(_("Errors: median of predicted over measured, less one, over the runs of the row."))
+    st.caption(
+        _(
+            "Errors: median of predicted over measured, less one, over the runs of the row; none where it is not known "
+            "whether they used speculative decoding."
+        )
+    )
     with st.expander(_("The nearest runs, one by one"), key="evidence.near.runs"):
         _runs(subject, evidence, near)
 
@@ -180,7 +185,7 @@ def _differs(near: Nearness, row: int) -> str:
 
 def _error(evidence: EvidenceTable, metric: str, rows: NDArray[np.int64]) -> str | None:
     values = evidence.report.error(metric)[rows]
-    values = values[np.isfinite(values)]
+    values = values[np.isfinite(values) & evidence.comparable[rows]]
     return signed(float(np.median(values))) if values.size else None
 
 

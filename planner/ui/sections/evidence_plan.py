@@ -18,7 +18,7 @@ from planner.ui.sections.how import how
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import plain, sentence
-from planner.ui.words import latencies, subject_name
+from planner.ui.words import latencies
 
 RESIDUALS = {
     "ttft_ms": "ttft",
@@ -150,7 +150,12 @@ def _name(metric: str) -> str:
     known = latencies()
     if metric in known:
         return _("{name}, mean").format(name=known[metric][0])
-    return _("Joules per output token") if metric == "joules_per_token" else subject_name(metric).capitalize()
+    names = {
+        "joules_per_token": _("Joules per output token"),
+        "usd_per_mtok": _("$ per million output tokens"),
+        "output_tokens_per_s_per_gpu": _("Output tokens per second and GPU"),
+    }
+    return names.get(metric, metric)
 
 
 def _value(metric: str, value: float) -> str:

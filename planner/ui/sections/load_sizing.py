@@ -9,7 +9,7 @@ from planner.search.sizing_schema import DayPlan, FailurePlan, RecoveryPlan, Siz
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.sizing import day_figure, recovery_figure
 from planner.ui.formula import Formula
-from planner.ui.i18n import _
+from planner.ui.i18n import _, ngettext
 from planner.ui.latex import num
 from planner.ui.numbers import count, dollars, duration, percent, sig
 from planner.ui.sections.cards import Card, cards
@@ -156,9 +156,11 @@ def _failure_sentence(plans: tuple[FailurePlan, ...]) -> str:
     if not uncovered:
         return _("Every limit still holds after each of these failures, with the nodes of the plan.")
     first = uncovered[0]
-    text = _("The loss of a **{what}** breaks the limits; **{n}** more nodes keep them.").format(
-        what=names[first.failure], n=count(first.spare_nodes)
-    )
+    text = ngettext(
+        "The loss of a **{what}** breaks the limits; **{n}** more node keeps them.",
+        "The loss of a **{what}** breaks the limits; **{n}** more nodes keep them.",
+        first.spare_nodes,
+    ).format(what=names[first.failure], n=count(first.spare_nodes))
     if held:
         return text + " " + _("The plan survives the loss of: {names}.").format(names=listed(held))
     return text

@@ -96,7 +96,8 @@ def _metrics(found: KvAnswer, tokens: int) -> None:
                 count(found.sequences),
                 help=_("Sequences of {n} tokens, in whole pages of the engine.").format(n=count(tokens)),
             ),
-        )
+        ),
+        even=False,
     )
     if found.uncompressed_ratio is not None:
         st.caption(

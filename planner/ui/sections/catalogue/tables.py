@@ -145,7 +145,7 @@ def matching(entries: pd.DataFrame, sought: str, groups: list[str]) -> pd.DataFr
 
 
 ORDER: Mapping[str, tuple[str, ...]] = {
-    "accelerator": ("name", "memory", "bandwidth", "bf16", "fp8", "fp4", "link", "tdp", "usd", "arch"),
+    "accelerator": ("name", "memory", "bandwidth", "bf16", "fp8", "fp4", "link", "tdp", "usd"),
     "node": ("name", "accelerator", "gpus", "domain", "link", "nics", "gbit", "kw"),
     "model": ("name", "total", "active", "attention", "kv", "context", "weights"),
 }
@@ -171,7 +171,6 @@ def columns(kind: str) -> dict[str, Any]:
     }
     if kind == "accelerator":
         return shared | {
-            "arch": text(_("Generation")),
             "memory": number(_("Memory, GB"), _("As sold, decimal gigabytes.")),
             "bandwidth": number(_("Memory, GB/s")),
             "bf16": number(_("bf16, TFLOP/s"), _("Dense peak, without structured sparsity.")),
