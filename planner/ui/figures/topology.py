@@ -67,17 +67,21 @@ def _gpus(figure: go.Figure, grid: _Grid, placed: Placement, groups: NDArray[np.
     """Ranks as cells that grow with the figure; the number is the rank."""
     spots = [grid.gpu(int(n), int(g)) for n, g in zip(placed.node, placed.gpu, strict=True)]
     colours = [palette.series(code)[0] for code in range(CODES)]
-    for r, (x, y) in enumerate(spots):
-        figure.add_shape(
-            type="rect",
-            x0=x - 0.44,
-            x1=x + 0.44,
-            y0=y - 0.42,
-            y1=y + 0.42,
-            line={"width": 0},
-            fillcolor=colours[int(groups[r]) % CODES],
-            layer="below",
-        )
+    # All at once: shapes added one by one are each checked with all before them.
+    squares = [
+        {
+            "type": "rect",
+            "x0": x - 0.44,
+            "x1": x + 0.44,
+            "y0": y - 0.42,
+            "y1": y + 0.42,
+            "line": {"width": 0},
+            "fillcolor": colours[int(groups[r]) % CODES],
+            "layer": "below",
+        }
+        for r, (x, y) in enumerate(spots)
+    ]
+    figure.update_layout(shapes=[*figure.layout.shapes, *squares])
     figure.add_scatter(
         x=[p[0] for p in spots],
         y=[p[1] for p in spots],
@@ -124,28 +128,34 @@ def _ink(colour: str) -> str:
 
 
 def _nodes(figure: go.Figure, grid: _Grid, nodes: int, node_type: str) -> None:
-    for n in range(nodes):
-        x, y = grid.node(n)
-        figure.add_shape(
-            type="rect",
-            x0=x - 0.7,
-            x1=x + grid.node_width - 0.3,
-            y0=y - 0.5,
-            y1=y + grid.node_rows + 0.55,
-            line={"color": palette.GREY, "width": 1},
-            fillcolor="rgba(138,138,138,0.10)",
-            layer="below",
-        )
-        figure.add_annotation(
-            x=x - 0.6,
-            y=y - 0.5,
-            text=_("node {n}").format(n=n),
-            hovertext=label(node_type),
-            showarrow=False,
-            xanchor="left",
-            yanchor="top",
-            font={"size": 10, "color": palette.GREY},
-        )
+    corners = [grid.node(n) for n in range(nodes)]
+    frames = [
+        {
+            "type": "rect",
+            "x0": x - 0.7,
+            "x1": x + grid.node_width - 0.3,
+            "y0": y - 0.5,
+            "y1": y + grid.node_rows + 0.55,
+            "line": {"color": palette.GREY, "width": 1},
+            "fillcolor": "rgba(138,138,138,0.10)",
+            "layer": "below",
+        }
+        for x, y in corners
+    ]
+    names = [
+        {
+            "x": x - 0.6,
+            "y": y - 0.5,
+            "text": _("node {n}").format(n=n),
+            "hovertext": label(node_type),
+            "showarrow": False,
+            "xanchor": "left",
+            "yanchor": "top",
+            "font": {"size": 10, "color": palette.GREY},
+        }
+        for n, (x, y) in enumerate(corners)
+    ]
+    figure.update_layout(shapes=frames, annotations=names)
 
 
 def _idle(figure: go.Figure, grid: _Grid, placed: Placement, nodes: int) -> None:

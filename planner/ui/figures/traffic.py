@@ -84,11 +84,17 @@ def traffic_heatmap(matrix: NDArray[np.float64], domain: int) -> go.Figure:
         },
     )
     if domain < size:
-        for edge in range(domain, size, domain):
-            at, along = edge - 0.5, (-0.5, size - 0.5)
-            line = {"color": palette.GREY, "width": 1}
-            figure.add_shape(type="line", line=line, x0=at, x1=at, y0=along[0], y1=along[1])
-            figure.add_shape(type="line", line=line, y0=at, y1=at, x0=along[0], x1=along[1])
+        low_end, high_end = -0.5, size - 0.5
+        figure.update_layout(
+            shapes=[
+                {"type": "line", "line": {"color": palette.GREY, "width": 1}, **ends}
+                for at in (edge - 0.5 for edge in range(domain, size, domain))
+                for ends in (
+                    {"x0": at, "x1": at, "y0": low_end, "y1": high_end},
+                    {"y0": at, "y1": at, "x0": low_end, "x1": high_end},
+                )
+            ]
+        )
     figure.update_xaxes(title_text=_("to rank"), constrain="domain", showgrid=False)
     figure.update_yaxes(title_text=_("from rank"), autorange="reversed", showgrid=False)
     return finish(figure, MATRIX_PX)
