@@ -15,6 +15,7 @@ from typing import Any
 
 from planner.catalog.validation import check_mapping
 from planner.errors import InputError
+from planner.scenario.safe_yaml import dump_yaml
 from planner.scenario.schema import Scenario
 from planner.ui import upload
 from planner.ui.i18n import _
@@ -53,6 +54,24 @@ def pack(linked: Linked) -> str:
             ),
         )
     return text
+
+
+def text(linked: Linked) -> str:
+    """The scenario as the YAML of a file; the session's own hardware that it uses goes with it, as in a link."""
+    entries = used(linked.entries, linked.scenario)
+    if not entries:
+        return linked.scenario.to_yaml()
+    return dump_yaml({**linked.scenario.to_dict(), "catalogue": entries})
+
+
+def from_text(yaml: str, where: str) -> Linked:
+    """The scenario, and hardware that came with it, of :func:`text`'s YAML, of any scenario or of a plan.
+
+    Raises InputError in one sentence; files that the scenario names are not opened.
+    """
+    data = upload.mapping_from_text(yaml, where)
+    entries = checked(data.pop("catalogue", None) or {}, f"{where}: catalogue")
+    return Linked(upload.scenario_from_mapping(data, where), entries)
 
 
 def unpack(text: str) -> Linked:

@@ -71,6 +71,11 @@ def added(entries: Entries, kind: str, data: Mapping[str, Any]) -> Entries:
     return out
 
 
+def joined(entries: Entries, more: Entries) -> Entries:
+    """Both; those of ``more`` replace ones of the same id."""
+    return {kind: entries.get(kind, {}) | more.get(kind, {}) for kind in SCHEMAS if kind in entries or kind in more}
+
+
 def used(entries: Entries, scenario: Scenario) -> Entries:
     """The entries that ``scenario`` needs."""
     pools = scenario.hardware.pools

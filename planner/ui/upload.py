@@ -34,14 +34,6 @@ def decode(raw: bytes, where: str, max_bytes: int = MAX_UPLOAD_BYTES) -> str:
         raise InputError(where, "bytes that are not text", "UTF-8 text is needed") from None
 
 
-def scenario_from_text(text: str, where: str) -> Scenario:
-    """The scenario in YAML text; of a plan, the scenario that it answers.
-
-    Raises InputError in one sentence; files that the scenario names are not opened.
-    """
-    return scenario_from_mapping(mapping_from_text(text, where), where)
-
-
 def mapping_from_text(text: str, where: str) -> dict[str, Any]:
     """The mapping in YAML text, bounded and parsed safely; raises InputError in one sentence."""
     return check_mapping(load_yaml(text, where, MAX_UPLOAD_BYTES), where)

@@ -9,6 +9,7 @@ import zlib
 import pytest
 
 from planner.errors import InputError
+from planner.scenario.schema import Scenario
 from planner.ui import gallery, links, overlay, own
 from planner.ui.links import Linked, pack, unpack
 from planner.ui.sidebar.session import address_of
@@ -76,3 +77,17 @@ def test_the_address_keeps_page_and_path():
     there = address_of("https://host/base/memory?s=old&x=1#part", "1.abc", "zh")
     assert there == "https://host/base/memory?s=1.abc&lang=zh"
     assert address_of("https://host/", "1.abc", "en") == "https://host/?s=1.abc"
+
+
+def test_a_file_carries_ones_own_hardware(cat, scenario):
+    entries = own.hardware(cat, own.defaults(cat, "h100-sxm") | {"id": "mine", "base": "h100-sxm"})
+    data = scenario.to_dict() | {"hardware": {"candidates": [{"node": "mine-8"}]}}
+    linked = Linked(Scenario.from_dict(data), entries)
+    assert links.from_text(links.text(linked), "x.yaml") == linked
+    assert links.text(Linked(scenario, entries)) == scenario.to_yaml()
+
+
+def test_a_file_with_hardware_that_cannot_be_is_one_sentence(scenario):
+    text = scenario.to_yaml() + "catalogue: {accelerator: {x: {vendor: nobody}}}\n"
+    with pytest.raises(InputError, match="accelerator x"):
+        links.from_text(text, "x.yaml")

@@ -5,23 +5,23 @@ import json
 import pytest
 
 from planner.errors import InputError
-from planner.ui import upload
+from planner.ui import links, upload
 from tests.ui.sample_config import CONFIG
 
 
 def test_a_scenario_round_trips(scenario):
-    assert upload.scenario_from_text(scenario.to_yaml(), "the file") == scenario
+    assert links.from_text(scenario.to_yaml(), "the file").scenario == scenario
 
 
 def test_a_plan_brings_its_scenario(plan, scenario):
-    assert upload.scenario_from_text(plan.to_yaml(), "the file") == scenario
+    assert links.from_text(plan.to_yaml(), "the file").scenario == scenario
 
 
 @pytest.mark.parametrize("model", ["model.yaml", "../../etc/config.json", "/etc/passwd.yml"])
 def test_a_model_path_is_refused(scenario, model):
     text = scenario.to_yaml().replace("model: deepseek-v3", f"model: {model}")
     with pytest.raises(InputError, match="opens no files"):
-        upload.scenario_from_text(text, "the file")
+        links.from_text(text, "the file")
 
 
 def test_a_length_file_is_refused(scenario):
@@ -30,7 +30,7 @@ def test_a_length_file_is_refused(scenario):
     )
     assert "passwd" in text
     with pytest.raises(InputError, match="output_tokens"):
-        upload.scenario_from_text(text, "the file")
+        links.from_text(text, "the file")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_length_file_is_refused(scenario):
 )
 def test_bad_yaml_is_one_sentence(text):
     with pytest.raises(InputError) as error:
-        upload.scenario_from_text(text, "the file")
+        links.from_text(text, "the file")
     assert len(str(error.value)) < 1500
     assert "\n" not in str(error.value)
 

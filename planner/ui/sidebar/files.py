@@ -7,8 +7,9 @@ import re
 import streamlit as st
 
 from planner.errors import PlannerError
-from planner.ui import gallery, state, upload
+from planner.ui import gallery, links, overlay, state, upload
 from planner.ui.i18n import _
+from planner.ui.links import Linked
 from planner.ui.text import plain
 
 _PICK, _FILE, _LOADS = "pick.example", "load.file", "load.count"
@@ -55,7 +56,7 @@ def load_and_save() -> None:
     st.subheader(_("Files"), divider="gray")
     st.download_button(
         _("Save scenario (YAML)"),
-        data=state.scenario().to_yaml(),
+        data=links.text(Linked(state.scenario(), state.entries())),
         file_name=f"{file_stem(state.scenario().name)}.scenario.yaml",
         mime="application/yaml",
         icon=":material/download:",
@@ -82,7 +83,10 @@ def _uploaded(key: str) -> None:
     st.session_state[_LOADS] = st.session_state.get(_LOADS, 0) + 1
     name = shown_name(file.name)
     try:
-        state.load(upload.scenario_from_text(upload.decode(file.getvalue(), name), name))
+        linked = links.from_text(upload.decode(file.getvalue(), name), name)
+        if linked.entries:
+            state.bring(overlay.joined(state.entries(), linked.entries))
+        state.load(linked.scenario)
     except PlannerError as error:
         state.report(error)
     else:
