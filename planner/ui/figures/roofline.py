@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 
 from planner.ui import palette
 from planner.ui.figures.common import finish
+from planner.ui.figures.placing import Mark, places
 from planner.ui.i18n import _
 from planner.ui.numbers import duration, percent, sig
 from planner.ui.sections.layout_data import OperatorPoint
@@ -18,10 +19,7 @@ from planner.units import TERA
 
 HEIGHT = 480
 NAMED = 3
-"""Operators of a phase that are named in the figure, largest first; hovering names all."""
-PLACES = (("bottom center", "bottom left", "top left"), ("top left", "bottom left", "middle left"))
-"""Where names stand beside marks, of steps with prompts and of decode steps: never to the right, where a narrow page
-has no room for them."""
+"""Operators of a phase that are named in the figure on average, largest first; hovering names all."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 
 
@@ -32,11 +30,13 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
     x = [p.intensity for p in points]
     left = min([*x, 1.0]) / 2
     right = max([*x, *(peak / bandwidth for peak in used.values())]) * 3
+    roofs: list[list[tuple[float, float]]] = []
     for dash, (kind, peak) in zip(DASHES, sorted(used.items(), key=lambda kv: kv[1]), strict=False):
         ridge = peak / bandwidth
+        roofs.append([(left, left * bandwidth / TERA), (ridge, peak / TERA), (right, peak / TERA)])
         figure.add_scatter(
-            x=[left, ridge, right],
-            y=[left * bandwidth / TERA, peak / TERA, peak / TERA],
+            x=[at for at, _up in roofs[-1]],
+            y=[up for _at, up in roofs[-1]],
             mode="lines",
             line={"color": palette.GREY, "width": 2, "dash": dash},
             name=_("roof, {kind}").format(kind=label(kind)),
@@ -45,55 +45,67 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
             )
             + "<extra></extra>",
         )
-    named = _names(points)
+    lowest = min([p.flops_per_s / TERA for p in points], default=1.0)
+    top = max(used.values()) / TERA
+    across = (float(np.log10(left)), float(np.log10(right)))
+    up = (float(np.log10(min(lowest, top / 100) / 2)), float(np.log10(top * 2)))
+    ordered = sorted(points, key=lambda p: -p.share)
+    named = _names(ordered, roofs, across, up)
     for phase in dict.fromkeys(p.phase for p in points):
         members = sorted((p for p in points if p.phase == phase), key=lambda p: -p.ms)
         _phase(figure, members, phase, named)
     _key(figure, points)
-    figure.update_xaxes(title_text=_("FLOPs per byte moved"), type="log", tickformat="~s", dtick=1)
-    lowest = min([p.flops_per_s / TERA for p in points], default=1.0)
-    top = max(used.values()) / TERA
-    figure.update_yaxes(
-        title_text=_("TFLOP/s of one GPU"),
-        type="log",
-        tickformat=".3~s",
-        dtick=1,
-        range=[float(np.log10(min(lowest, top / 100) / 2)), float(np.log10(top * 2))],
-    )
+    figure.update_xaxes(title_text=_("FLOPs per byte moved"), type="log", tickformat="~s", dtick=1, range=across)
+    figure.update_yaxes(title_text=_("TFLOP/s of one GPU"), type="log", tickformat=".3~s", dtick=1, range=up)
     return finish(figure, HEIGHT)
 
 
-APART = (0.6, 0.2)
-"""Decades between two marks, across or up, from which on their names do not overlap."""
+Range = tuple[float, float]
+"""Logarithms of both ends of an axis."""
 
 
-def _names(points: tuple[OperatorPoint, ...]) -> dict[tuple[str, str], str]:
-    """Names by (phase, term) of the marks that take most of their step and stand clear of each other's names."""
-    at: list[tuple[float, float]] = []
-    named: dict[tuple[str, str], str] = {}
-    for p in sorted(points, key=lambda p: -p.share):
-        x, y = (float(np.log10(max(v, 1e-12))) for v in (p.intensity, p.flops_per_s / TERA))
-        clear = all(abs(x - a) > APART[0] or abs(y - b) > APART[1] for a, b in at)
-        if clear and sum(phase == p.phase for phase, _term in named) < NAMED:
-            at.append((x, y))
-            named[(p.phase, p.term)] = label(term_name(p.term))
-    return named
+def _names(
+    ordered: list[OperatorPoint], roofs: list[list[tuple[float, float]]], across: Range, up: Range
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """(phase, term) -> name and its position, for the marks that take most of their step and stand clear."""
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (
+            (float(np.log10(max(x, 1e-12))) - across[0]) / (across[1] - across[0]),
+            (float(np.log10(max(y, 1e-12))) - up[0]) / (up[1] - up[0]),
+        )
+
+    many: dict[str, int] = {}
+    marks = []
+    for p in ordered:
+        many[p.phase] = many.get(p.phase, 0) + 1
+        name = term_name(p.term) if many[p.phase] <= 2 * NAMED else ""
+        marks.append(Mark(place(p.intensity, p.flops_per_s / TERA), _size_px(p), name))
+    found = places(marks, [[place(x, y) for x, y in roof] for roof in roofs], 2 * NAMED)
+    return {(ordered[i].phase, ordered[i].term): (marks[i].name, position) for i, position in found.items()}
 
 
-def _phase(figure: go.Figure, members: list[OperatorPoint], phase: str, named: dict[tuple[str, str], str]) -> None:
+def _size_px(p: OperatorPoint) -> float:
+    return 9.0 + 22.0 * p.share**0.5
+
+
+def _phase(
+    figure: go.Figure, members: list[OperatorPoint], phase: str, named: dict[tuple[str, str], tuple[str, str]]
+) -> None:
+    names = [named.get((p.phase, p.term), ("", "top center")) for p in members]
     figure.add_scatter(
         x=[p.intensity for p in members],
         y=[p.flops_per_s / TERA for p in members],
         mode="markers+text",
         marker={
             "symbol": _symbol(phase),
-            "size": [9 + 22 * p.share**0.5 for p in members],
+            "size": [_size_px(p) for p in members],
             "color": [palette.BOUND.get(p.bound or "", palette.UNKNOWN) for p in members],
             "opacity": 0.85,
             "line": {"width": 1, "color": "white"},
         },
-        text=[named.get((p.phase, p.term), "") for p in members],
-        textposition=[PLACES[phase == "decode"][i % NAMED] for i in range(len(members))],
+        text=[label(name) for name, _position in names],
+        textposition=[position for _name, position in names],
         textfont={"size": 11},
         showlegend=False,
         customdata=[_hover(p) for p in members],
