@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
+import openpyxl
 import pytest
 
+from planner.export.formats import export_text
 from planner.scenario.load import load_scenario
 from planner.search.plan_schema import Plan
+from planner.ui import gallery, links
 from tests.browser.app_page import answer, figures, fits, limit, set_limit, settled
 
 pytestmark = pytest.mark.browser
 FIVE = 5
+SMALL = "s=" + links.pack(links.Linked(gallery.example("deepseek-r1-h200").scenario))
+"""The address's parameter of an example that is planned in a moment."""
 
 
 def test_the_answer_is_there_and_follows_the_limits(visit):
@@ -66,17 +72,24 @@ def test_another_candidate_is_chosen(visit):
     page.get_by_text("candidate 2, chosen by you").wait_for()
 
 
+def saved(page, tmp_path, name):
+    """Presses a download button and keeps what comes."""
+    with page.expect_download() as got:
+        page.get_by_test_id("stMain").get_by_role("button", name=name).click()
+    file = tmp_path / got.value.suggested_filename
+    got.value.save_as(file)
+    return file
+
+
 def test_the_plan_is_taken_home_and_brought_back(visit, tmp_path):
     page = visit()
     set_limit(page, "TPOT", "35")
     shown = (answer(page), figures(page))
-    with page.expect_download() as got:
-        page.get_by_test_id("stMain").get_by_role("button", name="Plan (YAML)").click()
-    file = tmp_path / "plan.yaml"
-    got.value.save_as(file)
+    file = saved(page, tmp_path, "Plan (YAML)")
     plan = Plan.from_yaml(file)
     assert plan.scenario.slo.tpot_ms is not None
     assert plan.scenario.slo.tpot_ms.mean == 35.0
+    _everything_else(page, tmp_path, plan)
 
     with page.expect_download() as got:
         page.get_by_role("button", name="Save scenario (YAML)").click()
@@ -84,19 +97,37 @@ def test_the_plan_is_taken_home_and_brought_back(visit, tmp_path):
     got.value.save_as(scenario)
     assert load_scenario(scenario) == plan.scenario
 
-    again = visit()
+    again = visit(at=f"plan?{SMALL}")
     assert figures(again) != shown[1]
-    again.locator("input[type=file]").set_input_files(file)
-    again.get_by_text("limit 35.0 ms").first.wait_for()
-    settled(again)
-    assert (answer(again), figures(again)) == shown
-
     bad = tmp_path / "bad.yaml"
     bad.write_text("schema: planner.scenario/1\nmodle: deepseek-v3\n")
     again.locator("input[type=file]").set_input_files(bad)
     again.get_by_text("did you mean model").wait_for()
+    assert again.get_by_text("bad.yaml").first.is_visible()
     assert again.get_by_text("Traceback").count() == 0
-    assert figures(again) == shown[1]
+
+    again.locator("input[type=file]").set_input_files(file)
+    again.get_by_text("limit 35.0 ms").first.wait_for()
+    settled(again)
+    assert again.get_by_text("did you mean model").count() == 0
+    assert (answer(again), figures(again)) == shown
+
+
+def _everything_else(page, tmp_path, plan):
+    """Workbook, report, script and manifest, as the command line writes them."""
+    book = openpyxl.load_workbook(saved(page, tmp_path, "Workbook (Excel)"))
+    assert book["Candidates"].max_row > len(plan.candidates)
+    report = saved(page, tmp_path, "Report (HTML)").read_text()
+    assert plan.best is not None
+    assert plan.best.layout.describe() in report
+    assert "<script" not in report
+    assert saved(page, tmp_path, "Report (Markdown)").read_text() == export_text(plan, "report-md")
+    script = saved(page, tmp_path, "Launch script")
+    assert script.read_text() == export_text(plan, "sglang")
+    assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
+    page.get_by_role("radio", name="Dynamo").or_(page.get_by_role("button", name="Dynamo")).click()
+    settled(page)
+    assert saved(page, tmp_path, "Manifest (YAML)").read_text() == export_text(plan, "dynamo")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
