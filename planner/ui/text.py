@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from planner.scenario.schema import EngineName
-from planner.ui.i18n import _
+from planner.ui.i18n import _, language
 from planner.ui.phrases import translated
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-!|~$:&])")
@@ -68,6 +68,11 @@ def lowered(text: str) -> str:
 def listed(items: Iterable[str]) -> str:
     """Several things in a row, as the language separates them."""
     return _(", ").join(items)
+
+
+def paragraph(sentences: Iterable[str]) -> str:
+    """Sentences one after the other; Chinese sets no space between them."""
+    return ("" if language() == "zh" else " ").join(sentences)
 
 
 def pair(name: str, text: str) -> str:

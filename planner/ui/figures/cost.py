@@ -14,9 +14,11 @@ from planner.ui.sections.cost_data import ByLoad, Power, Way
 from planner.ui.text import label
 from planner.units import KILO
 
-ROW_PX, FRAME_PX = 52, 130
+ROW_PX, FRAME_PX, LEGEND_ROW_PX = 52, 130, 18
 LINE_PX = 400
 HOURS_A_DAY = 24
+SIDE, NOTE_STEP = 0.5, 0.08
+"""Beyond this part of the width notes stand left of their line; each one lower than the one before."""
 
 
 def ways_bars(ways: Sequence[Way]) -> go.Figure:
@@ -31,15 +33,18 @@ def ways_bars(ways: Sequence[Way]) -> go.Figure:
             y=[label(w.name) for w in ways],
             x=values,
             name=label(part),
-            marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+            marker={
+                "color": colour,
+                "line": {"color": "white", "width": 0.5},
+                "pattern": {"shape": "/" if index >= len(palette.SERIES) else ""},  # where colours repeat
+            },
             customdata=[[dollars(v)] for v in values],
             hovertemplate=f"<b>{label(part)}</b><br>%{{customdata[0]}} " + _("a day") + "<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.35)
     figure.update_xaxes(title_text=_("US dollars a day"), rangemode="tozero", tickformat="~s")
     figure.update_yaxes(autorange="reversed")
-    finish(figure, FRAME_PX + ROW_PX * len(ways))
-    return figure.update_layout(legend={"maxheight": 100})
+    return finish(figure, FRAME_PX + LEGEND_ROW_PX * len(parts) // 2 + ROW_PX * len(ways))
 
 
 def cost_by_load(found: ByLoad, crossings: dict[str, float]) -> go.Figure:
@@ -57,15 +62,16 @@ def cost_by_load(found: ByLoad, crossings: dict[str, float]) -> go.Figure:
             customdata=[[dollars(float(v))] for v in values],
             hovertemplate=_("%{x:.0f} % of the load: %{customdata[0]} per million output tokens") + "<extra></extra>",
         )
-    for name, share in crossings.items():
+    for row, (name, share) in enumerate(crossings.items()):
+        left = share > SIDE
         figure.add_vline(x=100 * share, line={"color": palette.LIMIT, "width": 1.5, "dash": "dash"})
         figure.add_annotation(
             x=100 * share,
-            y=1,
+            y=1.0 - NOTE_STEP * row,
             yref="paper",
             yanchor="top",
-            xanchor="left",
-            xshift=4,
+            xanchor="right" if left else "left",
+            xshift=-4 if left else 4,
             showarrow=False,
             text=_("{name} from {share}").format(name=label(name), share=percent(share)),
             font={"color": palette.LIMIT, "size": 12},

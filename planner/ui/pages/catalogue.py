@@ -11,7 +11,7 @@ from planner.ui import state
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import NONE
 from planner.ui.sections.catalogue import detail, entry, tables
-from planner.ui.text import plain
+from planner.ui.text import paragraph, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,11 +61,10 @@ def _browse(kind: str) -> None:
             placeholder=_("all"),
         )
     found = tables.matching(everything, sought, groups)
-    st.caption(
-        ngettext("{n} of {all} entries.", "{n} of {all} entries.", len(found)).format(n=len(found), all=len(everything))
-        + " "
-        + _("Choose a row to see its facts and their sources.")
+    shown = ngettext("{n} of {all} entries.", "{n} of {all} entries.", len(found)).format(
+        n=len(found), all=len(everything)
     )
+    st.caption(paragraph((shown, _("Choose a row to see its facts and their sources."))))
     if found.empty:
         st.info(_("Nothing is called so: try another word, or add it below."), icon=":material/search_off:")
         return

@@ -52,6 +52,16 @@ class Sent:
     network: float
 
 
+LEAST_TOKENS = 1e-6
+"""Tokens of a step of a worker that has room for none."""
+
+
+def carries(work: StepWork) -> bool:
+    """Whether a step has a token in it: that of a worker which holds no request has none."""
+    tokens = work.decode_seqs if work.prefill_tokens is None else work.decode_seqs + work.prefill_tokens
+    return bool(float(tokens[0]) > LEAST_TOKENS)
+
+
 def sent_bytes(s: Setup, w: Workers, work: StepWork) -> tuple[Sent, ...]:
     """Traffic of a step by kind, zeros left out, largest first."""
     tokens = work.decode_seqs if work.prefill_tokens is None else work.decode_seqs + work.prefill_tokens

@@ -17,7 +17,7 @@ from planner.ui.sections.how import how
 from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means, sizing_for
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import listed, pair
+from planner.ui.text import listed, pair, paragraph
 from planner.ui.words import latencies, percentiles
 
 
@@ -225,12 +225,12 @@ def show_budget(subject: Subject) -> None:
     good = curve.x[curve.meets]
     sentence = _("The plan takes **{n} tokens** a step.").format(n=count(now))
     if good.size:
-        sentence += " " + _("Of those tried, {low} to {high} hold every limit.").format(
+        held = _("Of those tried, {low} to {high} hold every limit.").format(
             low=count(float(good.min())), high=count(float(good.max()))
         )
     else:
-        sentence += " " + _("None of those tried holds every limit.")
-    st.markdown(sentence)
+        held = _("None of those tried holds every limit.")
+    st.markdown(paragraph((sentence, held)))
     st.plotly_chart(
         by_budget(curve, subject.scenario.slo.limits(), float(now)),
         config=CONFIG,

@@ -17,7 +17,7 @@ from planner.ui.sections.how import how
 from planner.ui.sections.load_data import sizing_for
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import listed
+from planner.ui.text import listed, paragraph
 from planner.ui.words import percentiles, reserves
 
 
@@ -62,7 +62,7 @@ def _show_day(subject: Subject, sizing: Sizing) -> None:
             s=duration(day.start_s * 1e3)
         )
     )
-    st.markdown(" ".join(sentences))
+    st.markdown(paragraph(sentences))
     st.plotly_chart(day_figure(day), config=CONFIG, key="load.day", alt=_("Load and GPUs hour by hour"))
     how(
         "load.day",
@@ -162,7 +162,7 @@ def _failure_sentence(plans: tuple[FailurePlan, ...]) -> str:
         first.spare_nodes,
     ).format(what=names[first.failure], n=count(first.spare_nodes))
     if held:
-        return text + " " + _("The plan survives the loss of: {names}.").format(names=listed(held))
+        return paragraph((text, _("The plan survives the loss of: {names}.").format(names=listed(held))))
     return text
 
 

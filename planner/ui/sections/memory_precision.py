@@ -14,7 +14,7 @@ from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import precision_rows
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import listed, pair
+from planner.ui.text import listed, pair, paragraph
 from planner.ui.words import precision_classes
 from planner.units import GIB
 
@@ -65,7 +65,7 @@ def show(subject: Subject) -> None:
         anchor=False,
     )
     st.markdown(
-        " ".join(
+        paragraph(
             (
                 _("One copy of the model takes **{held}**, **{saved}** less than in 16 bits.").format(
                     held=gib(held / GIB), saved=gib(saved / GIB)

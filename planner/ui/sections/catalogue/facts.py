@@ -144,4 +144,4 @@ def price(rental: Rental | None) -> Fact:
     usd = None if rental is None else rental.typical_usd_per_gpu_hour()
     if rental is None or usd is None:
         return Fact(_("Rent of a GPU-hour"), None, "")
-    return Fact(_("Rent of a GPU-hour"), dollars(usd), f"{rental.source} ({rental.date})")
+    return Fact(_("Rent of a GPU-hour"), dollars(usd), _source(None, rental.source, rental.date))
