@@ -29,7 +29,7 @@ def start_from(page, name):
 
 def answered(page):
     """Waits for the plan page with its answer in full."""
-    page.get_by_text(re.compile("Planner 0|规划器 0")).wait_for()
+    page.get_by_text(re.compile("Planner 0|规划器 0")).first.wait_for()
     page.get_by_test_id("stMetricValue").nth(FIVE - 1).wait_for()
     settled(page)
 

@@ -26,20 +26,21 @@ SHOWN = 4
 class Offers:
     """The buttons that apply a change: each change is offered once, and only when pressed does the scenario change.
 
-    Where nothing serves the scenario, moving a limit is offered only with a plan to show for it: its place is kept, and
-    :meth:`prove` fills it once the rest of the page stands.
+    Where nothing serves the scenario, moving a limit is offered only of what comes nearest, and only with a plan to
+    show for it: its place is kept, and :meth:`prove` fills it once the rest of the page stands.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._said: set[str] = set()
-        self._pending: list[tuple[DeltaGenerator, NearestMiss | Rejection, str]] = []
+        self._pending: list[tuple[DeltaGenerator, NearestMiss, str]] = []
 
     def show(self, refused: Rejection | NearestMiss, key: str) -> None:
         """Buttons for what would let ``refused`` through."""
         metric = limited(refused)
         if metric is not None and self.plan.best is None:
-            if metric not in self._said and remedies(self.plan.scenario, refused):
+            new = metric not in self._said and bool(remedies(self.plan.scenario, refused))
+            if new and isinstance(refused, NearestMiss):
                 self._said.add(metric)
                 self._pending.append((st.container(), refused, key))
             return
