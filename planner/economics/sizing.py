@@ -25,7 +25,7 @@ MOST_WORKERS = 1 << 20
 CLOSE = 0.002
 """Relative step within which a rate counts as found."""
 HALVINGS = 60
-TRIED, TRIED_RATES = 16, 64
+TRIED, TRIED_RATES = 16, 16
 """Worker counts, and rates, that are tried for each question in one evaluation."""
 
 

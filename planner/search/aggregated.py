@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from planner.search.judge import judge
 from planner.search.loaded import (
     Loaded,
     Stage,
+    asked,
     fewest_workers,
     heads,
     judged,
@@ -246,7 +249,7 @@ def aggregated_deployments(
         w, held, stage, slope = w.take(rows), held.take(rows), stage.take(rows), slope[rows]
         if concurrency is None:
             loaded = Loaded(worker_load(s, w, stage, slope))
-            result = under_load(s, loaded)
+            result = first_look(s, loaded)
             w, held, loaded, result = _settled(s, w, held, slope, loaded, result)
         else:
             w, loaded, result = _at_most(s, w, stage, slope)
@@ -267,9 +270,19 @@ def with_prompt_shape(s: Setup, w: Workers, stage: Stage, at: IntArray) -> Stage
     return replace(stage, fixed=fixed, quadratic=quadratic)
 
 
-def under_load(s: Setup, loaded: Loaded) -> LoadResult:
-    """Latencies of every row, as far as judging and ranking need them."""
-    wanted = judged(s)
+def first_look(s: Setup, loaded: Loaded) -> LoadResult:
+    """Latencies of every row as far as limits name them; NaN for the others that ranking needs, which few rows do."""
+    found = under_load(s, loaded, asked(s))
+    unknown = np.full(found.stable.shape, np.nan)
+    every: dict[str, Any] = {
+        m: {**dict.fromkeys(levels, unknown), **getattr(found, m)} for m, levels in judged(s).items()
+    }
+    return replace(found, **every)
+
+
+def under_load(s: Setup, loaded: Loaded, wanted: Mapping[str, Sequence[str]] | None = None) -> LoadResult:
+    """Latencies of every row, as far as judging and ranking need them, or with the ``wanted`` percentiles."""
+    wanted = judged(s) if wanted is None else wanted
     n = int(np.broadcast(loaded.worker.decode_step_s, loaded.worker.rate_rps).size)
     return joined(in_blocks(n, lambda rows: loaded.take(rows).result(wanted)))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import cast
 
 import numpy as np
@@ -15,11 +16,13 @@ from planner.model.precision import FORMATS
 from planner.search.aggregated import budget_of
 from planner.search.certainty import distance_of, evidence_note, extra_spread, interval_of, inverse
 from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
+from planner.search.loaded import good_part
 from planner.search.plan_schema import (
     AdmissionPolicy,
     Bound,
     Breakdown,
     Candidate,
+    Evidence,
     Interval,
     KvTransfer,
     Layout,
@@ -81,8 +84,12 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     assert d.loaded is not None
     looked_at = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
     result = with_stepwise(d.loaded.take(rows).result(), looked_at)
+    goodput = d.outcome.goodput_rps[rows]
+    goodput = np.where(np.isnan(goodput), d.outcome.throughput_rps[rows] * good_part(s, result), goodput)
     sequences, budget = decode_sequences(s, chosen, result, share)
     slots = kv_slots(s, chosen, budget, share)
+    hardware = [d.decode.hardware] if d.prefill is None else [d.prefill.hardware, d.decode.hardware]
+    spread, note = extra_spread(hardware), cache(partial(evidence_note, s, hardware))
     out: dict[int, Candidate] = {}
     for k, row in enumerate(int(r) for r in rows):
         settings = operating_point(s, chosen, sequences, k)
@@ -93,9 +100,12 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             row,
             ranks[row],
             _latencies(result, k),
+            spread=spread,
+            note=note,
             memory=MemoryGib(**budget.gib(k)),
             most=float(slots[k]),
             settings=settings,
+            goodput_rps=float(goodput[k]),
             rejection=float(result.rejection[k]),
             outside=bool(result.outside[k]),
             admission=admission_policy(s, result, k, at_once),
@@ -126,9 +136,12 @@ def _candidate(
     rank: int,
     latency: Mapping[str, Percentiles],
     *,
+    spread: float,
+    note: Callable[..., Evidence],
     memory: MemoryGib,
     most: float,
     settings: OperatingPoint,
+    goodput_rps: float,
     rejection: float,
     outside: bool,
     admission: AdmissionPolicy,
@@ -141,13 +154,12 @@ def _candidate(
     traffic: tuple[TierTraffic, ...],
 ) -> Candidate:
     o, w = d.outcome, d.decode
-    hardware = [w.hardware] if d.prefill is None else [d.prefill.hardware, w.hardware]
     kind = distance_of(s, d, i)
-    interval = _interval(s, d, i, kind, extra_spread(hardware), latency)
+    interval = _interval(s, d, i, kind, spread, latency)
     gpus = int(d.gpus[i])
     output_rate = float(o.throughput_rps[i]) * float(s.traffic.output_tokens)
     input_rate = float(o.throughput_rps[i]) * float(s.traffic.input_tokens)
-    spare = s.scenario.reliability.spare_nodes * len(hardware)
+    spare = s.scenario.reliability.spare_nodes * (1 if d.prefill is None else 2)
     return Candidate(
         rank=rank,
         layout=Layout(**w.layouts.row(i)),
@@ -166,7 +178,7 @@ def _candidate(
         wait_ms=latency["wait_ms"],
         kv_transfer_ms=None if transfer is None else transfer.exposed_ms,
         kv_transfer=transfer,
-        goodput_rps=float(o.goodput_rps[i]),
+        goodput_rps=goodput_rps,
         throughput_rps=float(o.throughput_rps[i]),
         output_tokens_per_s_per_gpu=output_rate / gpus,
         input_tokens_per_s_per_gpu=input_rate / gpus,
@@ -189,7 +201,7 @@ def _candidate(
         explanation=(*_next_step(d, i, most), *transfer_sentences(transfer), *gains),
         breakdown=breakdown,
         traffic=traffic,
-        evidence=evidence_note(s, hardware, kind, outside=outside),
+        evidence=note(kind, outside=outside),
     )
 
 

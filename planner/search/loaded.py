@@ -292,6 +292,12 @@ def judged(s: Setup) -> dict[str, tuple[str, ...]]:
     return {**limited, **{m: limited.get(m) or ("p99",) for m in ("ttft", "tbt")}}
 
 
+def asked(s: Setup) -> dict[str, tuple[str, ...]]:
+    """Percentiles that the scenario's limits name, by every metric of :func:`judged`."""
+    limits = limits_s(s)
+    return {m: tuple(level for level in limits.get(m, ()) if level != "mean") for m in judged(s)}
+
+
 def limits_s(s: Setup) -> dict[str, dict[str, float]]:
     """Limits in seconds by metric and by mean or percentile."""
     found: dict[str, dict[str, float]] = {}
@@ -301,8 +307,11 @@ def limits_s(s: Setup) -> dict[str, dict[str, float]]:
 
 
 def good_part(s: Setup, result: LoadResult) -> Array:
-    """Part of requests within every limit of the scenario, (n,)."""
-    return good_share(result, limits_s(s), float(s.traffic.output_tokens))
+    """Part of requests within every limit of the scenario, (n,); NaN where a percentile that it follows from is."""
+    limits = limits_s(s)
+    levels = [(m, name) for m, named in limits.items() if any(level != "mean" for level in named) for name in LEVELS]
+    found = good_share(result, limits, float(s.traffic.output_tokens))
+    return found + sum((np.where(np.isnan(result.get(*key)), np.nan, 0.0) for key in levels), np.array(0.0))
 
 
 def meets(s: Setup, result: LoadResult) -> BoolArray:
@@ -325,7 +334,7 @@ def fewest_workers(s: Setup, loaded: Loaded, count: NDArray[np.int64], least: ND
     slope from the operating point of ``count``.
     """
     low, high = np.minimum(least, count), count.copy()
-    wanted = {m: tuple(level for level in levels if level != "mean") for m, levels in limits_s(s).items()}
+    wanted = asked(s)
     for _ in range(HALVINGS):
         open_rows = np.flatnonzero(low < high)
         if not open_rows.size:

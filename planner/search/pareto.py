@@ -20,6 +20,8 @@ _CELLS = 4_000_000
 """Comparisons held in memory at a time (a boolean each)."""
 _PIVOTS = 24
 """Single points used one by one to thin the set before blocks of points are compared."""
+_FIRST = 128
+"""Points of the first block: the strongest few beat most others; every block may be twice the last."""
 _CODES = 1 << 62
 """Largest number of rows that a 64-bit code can tell apart."""
 _LARGE = 1e300
@@ -136,9 +138,11 @@ def _frontier(cost: FloatArray) -> IntArray:
     order = np.lexsort((*cost[left].T[::-1], _scaled_sum(cost[left])))
     left = left[order]
     found: list[IntArray] = []
+    most = _FIRST
     while left.size:
         # In this order a point is only beaten by an earlier one, so the frontier of a block is final.
-        block = left[: max(16, min(left.size, int((_CELLS // left.size) or 1), 2048))]
+        block = left[: max(16, min(int((_CELLS // left.size) or 1), most))]
+        most *= 2
         block = block[~_beaten(cost[block], cost[block])]
         found.append(block.astype(np.int64))
         rest = left[~_beaten(cost[left], cost[block])]

@@ -22,8 +22,10 @@ Key = tuple[int, int]
 FRONTIER_RESOLUTION = 0.03
 """Relative step within which frontier points count as one."""
 FRONTIER_POINTS = 60
-"""Frontier points written out; where there are more, a coarser step thins them."""
-SHORTLIST = 20_000
+"""Frontier points written out at most; where there are more, a coarser step thins them."""
+USUAL_RESOLUTION = 0.25
+"""Step that is tried first: what most searches come out at."""
+SHORTLIST = 3_000
 """Feasible deployments sorted at first: the best by the objective alone; more follow where these do not suffice."""
 
 COLUMNS: Mapping[str, Callable[[Deployments], NDArray[np.generic]]] = {
@@ -139,10 +141,17 @@ def frontier(feasible: Feasible) -> list[Key]:
         if np.isfinite(column).any() and np.nanmin(column) > 0:
             objectives.append(column)
             directions.append("min")
-    step = FRONTIER_RESOLUTION
+    step = USUAL_RESOLUTION
     keep = pareto_sample(objectives, directions, step)
-    while keep.size > FRONTIER_POINTS and (step := 1.5 * step) < 1.0:
-        keep = keep[pareto_sample([o[keep] for o in objectives], directions, step)]
+    while keep.size > FRONTIER_POINTS and 1.5 * step < 1.0:
+        step *= 1.5
+        keep = pareto_sample(objectives, directions, step)
+    while keep.size < FRONTIER_POINTS and FRONTIER_RESOLUTION < step <= USUAL_RESOLUTION:
+        step = max(step / 1.5, FRONTIER_RESOLUTION)
+        finer = pareto_sample(objectives, directions, step)
+        if finer.size > FRONTIER_POINTS:
+            break
+        keep = finer
     return list(feasible.keys(keep))
 
 
@@ -150,29 +159,32 @@ def points(
     tables: list[Deployments], keys: list[Key], ranks: Mapping[Key, int], output_tokens: float
 ) -> tuple[ParetoPoint, ...]:
     """Frontier points as the plan lists them, cheapest first."""
-    found = [_point(tables[t], i, ranks.get((t, i)), output_tokens) for t, i in keys]
+    found: list[ParetoPoint] = []
+    for t in dict.fromkeys(t for t, _ in keys):
+        rows = [row for of, row in keys if of == t]
+        table = tables[t].take(np.array(rows, dtype=np.int64))
+        found += [_point(table, k, ranks.get((t, row)), output_tokens) for k, row in enumerate(rows)]
     return tuple(sorted(found, key=lambda p: (p.usd_per_mtok_output or np.inf, p.tpot_ms)))
 
 
 def _point(table: Deployments, i: int, place: int | None, output_tokens: float) -> ParetoPoint:
-    one = table.take(np.array([i]))
-    o = one.outcome
-    gpus = int(one.gpus[0])
-    usd, joules = float(o.usd_per_mtok_output[0]), float(o.joules_per_token[0])
+    o = table.outcome
+    gpus = int(table.gpus[i])
+    usd, joules = float(o.usd_per_mtok_output[i]), float(o.joules_per_token[i])
     return ParetoPoint(
         rank=place,
-        serving=one.serving,
-        node=one.decode.hardware.id,
-        layout=Layout(**one.decode.layouts.row(0)),
-        replicas=int(one.decode.count[0]),
+        serving=table.serving,
+        node=table.decode.hardware.id,
+        layout=Layout(**table.decode.layouts.row(i)),
+        replicas=int(table.decode.count[i]),
         gpus=gpus,
-        concurrency=float(one.decode.concurrency[0] * one.decode.count[0]),
+        concurrency=float(table.decode.concurrency[i] * table.decode.count[i]),
         usd_per_mtok_output=usd if np.isfinite(usd) else None,
-        output_tokens_per_s_per_gpu=float(o.throughput_rps[0]) * output_tokens / gpus,
-        goodput_rps=float(o.goodput_rps[0]),
-        ttft_ms=float(o.ttft_s[0]) / MILLISECOND,
-        tpot_ms=float(o.tpot_s[0]) / MILLISECOND,
+        output_tokens_per_s_per_gpu=float(o.throughput_rps[i]) * output_tokens / gpus,
+        goodput_rps=float(o.goodput_rps[i]),
+        ttft_ms=float(o.ttft_s[i]) / MILLISECOND,
+        tpot_ms=float(o.tpot_s[i]) / MILLISECOND,
         joules_per_token=joules if np.isfinite(joules) else None,
-        ttft_p99_ms=float(o.latency[("ttft", "p99")][0]) / MILLISECOND,
-        tbt_p99_ms=float(o.latency[("tbt", "p99")][0]) / MILLISECOND,
+        ttft_p99_ms=float(o.latency[("ttft", "p99")][i]) / MILLISECOND,
+        tbt_p99_ms=float(o.latency[("tbt", "p99")][i]) / MILLISECOND,
     )

@@ -22,6 +22,7 @@ from planner.search.setup import Hardware, Setup
 from planner.search.sizing_schema import DayPlan, FailurePlan, RecoveryPlan, Sizing
 from planner.search.table import Deployments, Workers
 from planner.serving.latency import LoadResult
+from planner.serving.prefill_pool import PrefillPool
 from planner.serving.queues import worker_cv
 from planner.units import DAY_S, GIB, MEGA, MILLISECOND
 
@@ -62,12 +63,22 @@ class Fleet:
         worker = many.worker.at_rate(rates / decode, worker_cv(stream_cv(self.s), decode))
         pool = many.prefill
         if pool is not None:
-            count = np.full(rates.size, self.prefill_workers) if prefill is None else prefill
-            pool = pool.at(rates, count)
+            pool = self._pool(rates, np.full(rates.size, self.prefill_workers) if prefill is None else prefill)
         wanted: dict[str, tuple[str, ...]] = {m: tuple(levels) for m in ("ttft", "tbt")}
         for metric, limits in limits_s(self.s).items():
             wanted[metric] = (*wanted.get(metric, ()), *(level for level in limits if level != "mean"))
         return Loaded(worker, pool).result({m: tuple(dict.fromkeys(names)) for m, names in wanted.items()})
+
+    def _pool(self, rates: Array, workers: IntArray) -> PrefillPool:
+        """The prefill pool at ``rates`` with ``workers`` each (n,); every pair of them is solved once."""
+        pairs, place = np.unique(np.stack([rates, workers.astype(float)], axis=1), axis=0, return_inverse=True)
+        assert self.row.loaded is not None
+        assert self.row.loaded.prefill is not None
+        planned = self.row.loaded.prefill
+        if len(pairs) == 1 and pairs[0, 0] == planned.given.rate_rps[0] and pairs[0, 1] == planned.given.workers[0]:
+            return planned.take(np.zeros(rates.size, dtype=np.int64))
+        some = planned.take(np.zeros(len(pairs), dtype=np.int64)).at(pairs[:, 0], pairs[:, 1])
+        return some.take(place.reshape(-1))
 
     @cached_property
     def corrections(self) -> dict[tuple[str, str], float]:

@@ -39,6 +39,8 @@ APART = 4
 workers at loads of 0.35 to 0.92."""
 SMALL, STATES = 8, 36
 """States of the chain: each number up to SMALL, then equal ratios."""
+SECANTS = 5
+"""Steps towards the number of prompts that a worker settles at, between two states."""
 
 
 @dataclass(frozen=True)
@@ -210,12 +212,22 @@ def _steady_part(work: PromptWork, rate: Array, chain: _Chain) -> Array:
     prompt workers hardly ever idle, and how long a prompt waits has little to do with how many workers there are. 1 for
     several ranks.
     """
-    low, high = np.ones(rate.size), chain.prompts[:, -1].copy()
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        more = rate * work.step(middle[:, None])[0][:, 0] > middle
-        low, high = np.where(more, middle, low), np.where(more, high, middle)
-    settled = np.where(rate * work.step(np.ones((rate.size, 1)))[0][:, 0] > 1.0, low, 1.0)
+    rows, states = np.arange(rate.size), chain.prompts
+    excess = rate[:, None] * chain.seconds - states
+    above = np.where(excess > 0.0, np.arange(STATES), 0).max(axis=1)
+    ends = [np.minimum(above + k, STATES - 1) for k in (0, 1)]
+    low, high = (states[rows, k] for k in ends)
+    over, under = (excess[rows, k] for k in ends)
+    kept = np.zeros(rate.size)
+    for _ in range(SECANTS):  # false position; an end that stays twice counts half (Illinois)
+        middle = low + (high - low) * np.clip(over / np.where(over > under, over - under, np.inf), 0.0, 1.0)
+        left = rate * work.step(middle[:, None])[0][:, 0] - middle
+        more = left > 0.0
+        over, under = np.where(more, left, over), np.where(more, under, left)
+        under = np.where(more & (kept > 0.0), 0.5 * under, under)
+        over = np.where(~more & (kept < 0.0), 0.5 * over, over)
+        low, high, kept = np.where(more, middle, low), np.where(more, high, middle), np.where(more, 1.0, -1.0)
+    settled = np.where(excess[:, 0] > 0.0, middle, 1.0)
     part = np.clip((settled - 1.0) / np.maximum(chain.batch - 1.0, 1e-9), 0.0, 1.0)
     return np.where(work.steps.ranks > 1.0, 1.0, part)
 
