@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.catalog import Catalog
 from planner.errors import InputError
-from planner.evidence.evidence_table import EvidenceTable, evidence_table, memory_evidence
-from planner.evidence.memory_validate import RowPrediction
 from planner.evidence.nearness import nearness
 from planner.ui import state
 from planner.ui.i18n import _
-from planner.ui.sections import evidence_near, evidence_plan, evidence_runs, evidence_terms, shown
+from planner.ui.sections import evidence_near, evidence_plan, evidence_runs, evidence_terms, measured, shown
 from planner.ui.sections.errors import message
 from planner.ui.sections.evidence_data import place_of
 
@@ -21,8 +18,8 @@ def show() -> None:
     subject = shown.shown()
     try:
         with st.spinner(_("Predicting the measured runs …"), show_time=True):
-            table = runs(state.catalog().version, state.catalog())
-            memory = starts(state.catalog().version, state.catalog())
+            table = measured.runs(state.catalog().version, state.catalog())
+            memory = measured.starts(state.catalog().version, state.catalog())
     except InputError as error:
         st.error(message(error), icon=":material/folder_off:")
         return
@@ -42,15 +39,3 @@ def show() -> None:
     if subject is not None:
         evidence_terms.show_operators(subject)
     evidence_terms.show_memory(memory)
-
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def runs(catalogue: str, _catalog: Catalog) -> EvidenceTable:
-    """Measured runs with their predictions, once per catalogue."""
-    return evidence_table(_catalog)
-
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def starts(catalogue: str, _catalog: Catalog) -> list[RowPrediction]:
-    """Measured start-ups with their predictions, once per catalogue."""
-    return memory_evidence(_catalog)

@@ -14,6 +14,7 @@ def show() -> None:
         return
     workers = shown.pool(subject, "memory")
     memory_budget.show(subject, workers)
+    memory_budget.show_certainty(subject)
     left, right = st.columns(2, gap="large")
     with left:
         memory_kv.show(subject, workers)

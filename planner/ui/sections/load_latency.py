@@ -8,9 +8,8 @@ import streamlit as st
 from planner.search.plan_schema import Candidate
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.latency import by_budget, by_concurrency, by_share, distribution
-from planner.ui.formula import Formula, in_flight
+from planner.ui.formula import in_flight, tpot, ttft
 from planner.ui.i18n import _
-from planner.ui.latex import num
 from planner.ui.numbers import count, duration, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
@@ -60,7 +59,8 @@ def show_percentiles(subject: Subject) -> None:
         "load.percentiles",
         {
             _("Requests in flight"): in_flight(c, scenario.workload.output_tokens.mean()),
-            _("Time to first token"): _ttft(subject),
+            _("Time to first token"): ttft(c),
+            _("Time per output token"): tpot(c),
         },
     )
 
@@ -136,22 +136,6 @@ def _factors(subject: Subject, metric: str) -> tuple[float, float] | None:
     c = subject.candidate
     interval, mean = c.interval.get(metric), getattr(c, metric).mean
     return None if interval is None or not mean else (interval.low80 / mean, interval.high80 / mean)
-
-
-def _ttft(subject: Subject) -> Formula | None:
-    values = subject.candidate.ttft_ms
-    if values.p99 is None:
-        return None
-    return Formula(
-        r"\text{TTFT} = t_{look} + t_{budget} + t_{slot} + t_{others} + t_{own\ prompt} + t_{fixed}",
-        rf"\text{{mean}}\ {num(values.mean)},\quad P_{{95}}\ {num(values.p95)},\quad P_{{99}}\ {num(values.p99)}"
-        rf"\ \text{{ms}}",
-        _(
-            "A sum of independent waits: until the scheduler looks, for room in the token budget, for a KV slot, for "
-            "prompts in the same steps. Percentiles of the sum are put together from each part's own (closed form, "
-            "checked against a step-by-step replay)."
-        ),
-    )
 
 
 def show_load(subject: Subject) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from planner.errors import InputError
+from planner.evidence.memory_validate import memory_metrics
 from planner.memory.budget import TERMS
 from planner.search.plan_schema import MemoryGib
 from planner.search.table import Workers
@@ -15,13 +17,18 @@ from planner.ui.formula import Formula
 from planner.ui.i18n import _, ngettext
 from planner.ui.latex import num, text
 from planner.ui.numbers import count, gib, percent
+from planner.ui.sections import measured
 from planner.ui.sections.charts import billions
+from planner.ui.sections.errors import message
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import Share, parameter_shares, stage_budgets
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import listed
-from planner.ui.words import memory_terms
+from planner.ui.text import listed, paragraph
+from planner.ui.words import engines, memory_terms
+
+STARTED = "vllm"
+"""The engine whose start-up logs are there."""
 
 
 def stage_names() -> dict[str, str]:
@@ -47,6 +54,46 @@ def show(subject: Subject, w: Workers) -> None:
     st.caption(_ranks(w, list(bars)))
     tightest = min(bars.values(), key=lambda m: m.kv)
     how("memory.budget", {_("Budget"): formula.memory(tightest) if tightest.kv >= 0 else _shortfall(tightest)})
+
+
+MEASURED = {
+    "available_kv_gib": "kv",
+    "weights_gib": "weights",
+    "peak_activation_gib": "workspace",
+    "non_torch_gib": "runtime",
+    "cuda_graph_gib": "graphs",
+}
+"""Metric of the start-up logs -> the term of the budget that it is held against."""
+
+
+def show_certainty(subject: Subject) -> None:
+    """How far budgets were off where start-ups were measured: what stands in place of an interval."""
+    catalog = subject.setup.catalog
+    try:
+        with st.spinner(_("Predicting the measured start-ups …"), show_time=True):
+            found = memory_metrics(measured.starts(catalog.version, catalog))
+    except InputError as error:
+        st.caption(message(error))
+        return
+    terms = memory_terms()
+    offs = [
+        _("{term} {share}").format(term=terms[term][0], share=percent(found[metric]["p90_ape"]))
+        for metric, term in MEASURED.items()
+        if metric in found
+    ]
+    said = [
+        _("How wrong may this be? In {n} measured start-ups nine of ten predictions were nearer than: {terms}.").format(
+            n=count(max(f["points"] for f in found.values())), terms=listed(offs)
+        )
+    ]
+    engine = subject.scenario.engine.name
+    if engine != STARTED:
+        said.append(
+            _("They are of {vllm}; none of {engine} is among them.").format(
+                vllm=engines()[STARTED], engine=engines()[engine]
+            )
+        )
+    st.caption(paragraph(said))
 
 
 def _answer(subject: Subject, w: Workers, bars: dict[str, MemoryGib]) -> str:
