@@ -122,11 +122,17 @@ def most_sequences(s: Setup) -> int:
 
 
 def chunks(s: Setup, hw: Hardware) -> IntArray:
-    """Token budgets of a step to try: the user's own, else the engine's default and its neighbours."""
+    """Token budgets of a step to try: the user's own, else the engine's default and its neighbours; where prompts are
+    not split, those that hold the longest request, or as many tokens as it has.
+    """
     given = s.scenario.engine.options.max_num_batched_tokens
     smallest, largest = max(hw.token_budget // 4, 512), hw.token_budget * 2
     grid = chunk_grid(hw.token_budget, given, smallest=smallest, largest=largest)
-    return grid if given is not None else grid[:: max(1, (grid.size - 1) // 2)]
+    grid = grid if given is not None else grid[:: max(1, (grid.size - 1) // 2)]
+    if not s.prompts_unsplit:
+        return grid
+    whole = grid[grid >= s.longest_request]
+    return whole if whole.size else np.array([s.longest_request], dtype=np.int64)
 
 
 def smallest_chunk(s: Setup, hw: Hardware) -> int:

@@ -85,9 +85,13 @@ class MemoryGib(Schema):
 class UsdPerMtok(Schema):
     """Cost in US dollars per million tokens; null where a price is not known."""
 
-    input: float | None = Field(None, description="Per million input tokens in USD.")
-    cached_input: float | None = Field(None, description="Per million cached input tokens in USD.")
-    output: float | None = Field(None, description="Per million output tokens in USD, all cost on output.")
+    input: float | None = Field(
+        None, description="Prefill's share of the cost per million input tokens in USD, cached ones included."
+    )
+    cached_input: float | None = Field(None, description="Null: cached input tokens are not priced apart.")
+    output: float | None = Field(
+        None, description="The whole cost per million output tokens in USD; plans are ranked by it."
+    )
 
 
 class Term(Schema):

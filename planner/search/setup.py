@@ -152,6 +152,11 @@ class Setup:
         return min(given or longest, self.spec.max_context_tokens)
 
     @property
+    def prompts_unsplit(self) -> bool:
+        """Whether the scenario wants every prompt in one step: engines start only where the longest request fits it."""
+        return self.scenario.engine.options.chunked_prefill is False
+
+    @property
     def rate_rps(self) -> float | None:
         """Offered load in requests per second; None in a closed loop."""
         return self.scenario.workload.arrival.rate()
@@ -206,6 +211,10 @@ def _check_context(s: Setup) -> None:
         what = "engine.options.max_model_len" if limit else f"the context of {s.spec.id}"
         allowed = f"at most {limit or most:,} tokens with the output, {what}"
         raise InputError("workload.input_tokens", f"{longest:,.0f} tokens with the output", allowed)
+    budget = s.scenario.engine.options.max_num_batched_tokens
+    if s.prompts_unsplit and budget is not None and budget < s.longest_request:
+        allowed = f"at least {s.longest_request:,}, the longest request: engine.options.chunked_prefill is false"
+        raise InputError("engine.options.max_num_batched_tokens", budget, allowed)
 
 
 def _hardware(s: Setup, choice: NodeChoice) -> Hardware:

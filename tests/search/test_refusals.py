@@ -48,3 +48,15 @@ def test_nothing_costs_nothing() -> None:
     free = planner.plan(_changed("qwen3-32b-l40s", economics={"usd_per_gpu_hour": {"l40s": 0.0}}))
     assert free.best is not None
     assert free.best.usd_per_mtok.output == 0.0
+
+
+def test_unsplit_prompts_take_steps_that_hold_them() -> None:
+    """Engines start with unsplit prompts only where the longest request fits a step (vLLM: verify_max_model_len)."""
+    whole = planner.plan(_changed("deepseek-r1-h200", engine__options__chunked_prefill=False))
+    assert whole.candidates
+    for c in whole.candidates:
+        for settings in [c.settings] if c.prefill_pool is None else [c.prefill_pool.settings]:
+            assert settings.max_num_batched_tokens >= settings.max_model_len
+    options = {"chunked_prefill": False, "max_num_batched_tokens": 4096}
+    with pytest.raises(InputError, match=r"max_num_batched_tokens: got 4096; at least [\d,]+, the longest request"):
+        planner.plan(_changed("deepseek-r1-h200", engine__options=options))
