@@ -185,7 +185,8 @@ def _form(sample: Sample, device: Device, rules: Mapping[str, Any], borrowed: Ma
     if op == "gemm":
         return gemm_form(sample.dtype, _artefact(sample))
     if op in ("all_reduce", "all_reduce_nccl"):
-        return all_reduce_form(shared_bus, device.generation in MULTICAST_GENERATIONS, op == "all_reduce", cross)
+        multicast = device.generation in MULTICAST_GENERATIONS
+        return all_reduce_form(shared_bus, multicast, op == "all_reduce", rules["cross_domain"]["all_reduce"])
     if op in ("all_gather", "reduce_scatter", "all_to_all"):
         return shard_form(op, shared_bus, cross)
     if op.startswith("deepep"):

@@ -140,7 +140,7 @@ def state(entry: Entry) -> Statement | Unstated:
         input_tokens=tokens_in,
         output_tokens=tokens_out,
         batch=batch,
-        bench="inferencex" if _any(known["inferencex_words"], str(entry.get("source"))) else "published",
+        bench=_bench(str(entry.get("source")), text, known),
         # DeepSeek's prefill rate is given without the tokens found in the cache.
         cache_hit_rate=float(entry.get("cache_hit_rate") or 0.0),
         two_batch=_any(known["two_batch_words"], text) and not _any(known["no_overlap_words"], text),
@@ -150,6 +150,13 @@ def state(entry: Entry) -> Statement | Unstated:
         figures=figures,
         notes=tuple(notes),
     )
+
+
+def _bench(source: str, text: str, known: Mapping[str, Any]) -> str:
+    """Kind of benchmark (hardware_db/efficiency/runs.yaml): whose client, else whether all lengths are alike."""
+    if _any(known["inferencex_words"], source):
+        return "inferencex"
+    return "mixed" if _any(known["mixed_length_words"], text) else "other"
 
 
 def _redundant(text: str) -> int | None:

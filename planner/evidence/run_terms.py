@@ -48,6 +48,7 @@ from planner.roofline.step import (
     StepContext,
     StepTimes,
     StepWork,
+    all_reduces_across,
     dispatched_as_measured,
     kernel_layers,
     number_format,
@@ -297,6 +298,9 @@ def _phase(times: StepTimes, layouts: Layouts, work: StepWork, ctx: StepContext)
         plain = np.where(as_measured, times.exposed["routed_experts"], 0.0)
         operators[:, column_of("experts", number_format(ctx.precision, "routed_experts"))] -= plain
         other += plain
+    across = np.where(all_reduces_across(ctx, layouts), times.exposed["collectives"], 0.0)
+    operators[:, column_of("communication")] -= across
+    other += across
     sequences = work.decode_seqs if work.prefill_seqs is None else work.decode_seqs + work.prefill_seqs
     layers = np.full(n, float(ctx.program.layers))
     moe_layers = np.full(n, float(ctx.program.moe_layers))

@@ -82,11 +82,3 @@ def step_traffic(
     sends = pipeline_bytes(tokens_, spec.hidden_size, activation_bytes, spans["pp"], layouts.tp)
     traffic["pp_send"] = sends
     return traffic
-
-
-def traffic_table(traffic: dict[str, TierBytes], i: int = 0) -> dict[str, dict[str, float]]:
-    """One layout's traffic as plain numbers: kind -> bytes on each tier."""
-    return {
-        kind: {"scale_up_bytes": float(t.scale_up[i]), "scale_out_bytes": float(t.scale_out[i])}
-        for kind, t in traffic.items()
-    }

@@ -68,13 +68,6 @@ def all_gather_bytes(gathered: ArrayLike, span: Span) -> TierBytes:
     return TierBytes(size * (1.0 - 1.0 / r), size / r * (1.0 - 1.0 / d))
 
 
-def all_to_all_bytes(held: ArrayLike, span: Span) -> TierBytes:
-    """All-to-all of ``held`` bytes per rank, equal parts to every rank: (n - 1) / n of it leaves."""
-    size = _floats(held)
-    r, n = _per_domain(span), span.size
-    return TierBytes(size * (r - 1.0) / n, size * (n - r) / n)
-
-
 def expert_copies(
     span: Span, experts: int, topk: int, groups: int = 1, groups_per_token: int = 1, *, relay: bool
 ) -> TierBytes:
@@ -122,16 +115,6 @@ def pipeline_bytes(
     borders_out = span.domains - 1
     borders_in = span.size - span.domains
     return TierBytes(share * borders_in / span.size, share * borders_out / span.size)
-
-
-def kv_transfer_bytes(kv_bytes: ArrayLike, ranks: ArrayLike, same_domain: ArrayLike) -> TierBytes:
-    """KV cache of a request from a prefill to a decode worker: each of ``ranks`` sending ranks takes a share.
-
-    ``same_domain``: whether both workers lie in one scale-up domain (then the fast links carry it).
-    """
-    share = _floats(kv_bytes) / _floats(ranks)
-    inside = np.asarray(same_domain, dtype=bool)
-    return TierBytes(np.where(inside, share, 0.0), np.where(inside, 0.0, share))
 
 
 def expert_communication_time(

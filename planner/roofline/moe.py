@@ -59,12 +59,6 @@ def touched_experts(tokens: ArrayLike, experts: ArrayLike, topk: ArrayLike, skew
     return np.asarray(np.asarray(experts, dtype=float) * touched_share(tokens, experts, topk, skew_cv))
 
 
-def tokens_per_expert(tokens: ArrayLike, experts: ArrayLike, topk: ArrayLike) -> Array:
-    """Mean number of tokens in a touched expert's GEMM (its m), even popularity: T k / touched."""
-    touched = touched_experts(tokens, experts, topk)
-    return np.asarray(tokens, dtype=float) * np.asarray(topk, dtype=float) / np.maximum(touched, 1e-12)
-
-
 def normal_max_score(count: ArrayLike) -> Array:
     """Expected maximum of ``count`` standard normals (Blom 1958: quantile (n - 0.375)/(n + 0.25))."""
     from scipy.special import ndtri

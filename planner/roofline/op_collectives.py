@@ -19,11 +19,13 @@ def all_reduce(curve: Curve, message_bytes: ArrayLike, ranks: ArrayLike, domain:
 
     Inside a domain the cheaper of one-shot (every rank reads the n − 1 others) and two-shot, ring or multicast:
     volume 2(n − 1)/n, or 1 + 1/n with in-switch reduction, of the message. Across N domains hierarchical and
-    pipelined: the longer of the domain's own and 2(N − 1)/N of the message's share per rank over the NIC.
+    pipelined: the longer of the domain's own and w = 2(N − 1)/N of the message's share per rank over the NIC, and for
+    every doubling of domains a latency that rises with w from the protocol of small messages to that of large ones,
+    a + b · w/(w + c) (nccl-tests on 2 nodes, hardware_db/efficiency/ops/_fallbacks.yaml).
     """
     s, n, per = as_array(message_bytes), as_array(ranks), as_array(domain)
     inside = np.minimum(n, per)
-    nodes = np.ceil(n / per)
+    nodes = np.maximum(np.ceil(n / per), 1.0)
     ring = 2.0 - 2.0 / inside
     volume = np.minimum(ring, 1.0 + 1.0 / inside) if curve["multicast"] else ring
     link = _link(curve)
@@ -32,7 +34,12 @@ def all_reduce(curve: Curve, message_bytes: ArrayLike, ranks: ArrayLike, domain:
     wire = _ramped(curve, s * volume) * (crowd / (curve["bandwidth_efficiency"] * link))
     time = np.minimum(one_shot, curve["two_shot_floor_s"] + wire)
     time = curve["floor_s"] + curve["floor_per_rank_s"] * (inside - 1.0) + time
-    return _across(curve, np.where(inside > 1, time, 0.0), 2.0 * s / inside, nodes)
+    share = 2.0 * s / inside
+    time = _across(curve, np.where(inside > 1, time, 0.0), share, nodes)
+    if not np.any(nodes > 1):
+        return time
+    far = share * (1.0 - 1.0 / nodes)
+    return time + curve["cross_rise_s"] * far / (far + curve["cross_rise_bytes"]) * np.log2(nodes)
 
 
 def all_gather(curve: Curve, total_bytes: ArrayLike, ranks: ArrayLike, domain: ArrayLike = np.inf) -> Array:

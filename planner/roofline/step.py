@@ -40,6 +40,7 @@ __all__ = [
     "StepContext",
     "StepTimes",
     "StepWork",
+    "all_reduces_across",
     "dispatched_as_measured",
     "dispatched_expert_curve",
     "kernel_layers",
@@ -155,6 +156,8 @@ def step_times(
     if ctx.program.moes and np.any(deepep) and dispatched_as_measured(ctx, work.has_prefill):
         timed["routed_experts"] = np.where(deepep, raw["routed_experts"] * repeat, timed["routed_experts"])
     timed["routed_experts"] = np.maximum(timed["routed_experts"], expert_stream)
+    if np.any(far := all_reduces_across(ctx, layouts)):
+        timed["collectives"] = np.where(far, raw["collectives"] * repeat, timed["collectives"])
     factors = [term_factor(ctx, term, work.has_prefill) for term in LINEAR_TERMS]
     if min(factors) < 1.0:
         bound = np.asarray(sum(timed[term] for term in LINEAR_TERMS)) < linear_stream
@@ -178,6 +181,14 @@ def dispatched_as_measured(ctx: StepContext, has_prefill: bool) -> bool:
     No calibrated run dispatches point to point: their factor speaks of the fused kernels alone.
     """
     return dispatched_expert_curve(ctx, has_prefill).op != "moe"
+
+
+def all_reduces_across(ctx: StepContext, layouts: Layouts) -> NDArray[np.bool_]:
+    """Layouts whose all-reduces leave the scale-up domain: NCCL's time as measured, without a factor.
+
+    No calibrated run has such: their factor speaks of the engines' own all-reduce inside a domain.
+    """
+    return np.asarray(layouts.tp > ctx.domain)
 
 
 def number_format(precision: PrecisionPlan, term: str) -> str:

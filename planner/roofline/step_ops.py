@@ -147,7 +147,10 @@ def all_reduce_per_layer_s(ctx: StepContext, batch: Batch, tp: Array) -> Array:
     if not np.any(tp > 1):
         return np.zeros_like(tp)
     size = batch.tokens * (ctx.program.hidden * 2.0)
-    time = op.all_reduce(ctx.curves.get("all_reduce", "bf16"), size, tp, float(ctx.domain))
+    time = op.all_reduce(ctx.curves.get("all_reduce", "bf16"), size, np.minimum(tp, ctx.domain))
+    if np.any(tp > ctx.domain):  # an engine's own all-reduce reaches its peers' memory; beyond, it is NCCL's
+        far = op.all_reduce(ctx.curves.get("all_reduce_nccl", "bf16"), size, tp, float(ctx.domain))
+        time = np.where(tp > ctx.domain, far, time)
     return np.where(tp > 1, time, 0.0)
 
 

@@ -84,6 +84,33 @@ def test_tensorrt_counts_gpus_as_tp() -> None:
     assert (found.layout["tp"], found.layout["attention_dp"], found.layout["ep"]) == (1, 8, 8)
 
 
+@pytest.mark.parametrize(
+    ("source", "notes", "bench"),
+    [
+        ("https://github.com/SemiAnalysisAI/InferenceX/issues/870", "", "inferencex"),
+        ("a blog", "150 requests, lengths +-15%", "mixed"),
+        ("a blog", "", "other"),
+    ],
+)
+def test_the_client_is_read_from_source_and_notes(source: str, notes: str, bench: str) -> None:
+    agg = {"phase": "agg", "engine": "vLLM", "gpu": "H100", "layout": {}, "gpus": 1, "nodes": 1, "osl": 100}
+    entry = DECODE | agg | {"concurrency": 8, "metrics": {"ttft_ms": 1.0}, "source": source, "notes": notes}
+    found = state(entry)
+    assert isinstance(found, Statement)
+    assert found.bench == bench
+
+
+def test_prompts_of_mixed_lengths_do_not_wait_for_each_other(cat: Catalog) -> None:
+    """vLLM's FP8 cache post (Llama-3.1-8B, 20,000 tokens, 8 in flight): 764 ms is what one prompt takes."""
+    ratios = {
+        p["id"]: p["ratio"]
+        for p in validate_published(read_points(FOLDER / "e2e_vllm.yaml"), cat)["points"]
+        if p["figure"] == "ttft_ms"
+    }
+    assert 0.7 <= ratios["vllm_fp8kv_Llama-3.1-8B_bf1"] <= 1.5
+    assert 0.7 <= ratios["vllm_fp8kv_gpt-oss-20b_bf1"] <= 1.6
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_point_is_predicted_or_counted(cat: Catalog, name: str) -> None:
     points = read_points(FOLDER / name)

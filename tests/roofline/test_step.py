@@ -21,6 +21,7 @@ from planner.roofline.coefficients import (
     unit_coefficients,
 )
 from planner.roofline.intensity import step_work
+from planner.roofline.op_collectives import all_reduce
 from planner.roofline.program import program
 from planner.roofline.step import (
     LINEAR_TERMS,
@@ -239,3 +240,26 @@ def test_dense_layers_kept_whole_stream_all_their_weights_and_do_a_share_of_the_
     assert dense(whole, 65536.0) == pytest.approx(dense(split, 65536.0), rel=0.05)
     alone = Layouts.of(tp=8, ep=8)
     assert dense(whole, 32.0, alone) == dense(split, 32.0, alone)
+
+
+def test_all_reduces_between_domains_are_nccls_and_take_no_factor() -> None:
+    """TP16 on nodes of 8: an engine's own all-reduce does not leave a node, nor does a calibrated run."""
+    spec = catalog().model("deepseek-v3")
+    node = catalog().node("dgx-h100")
+    here = device(catalog().accelerator("h100-sxm"), node)
+    plain = StepContext(
+        program(spec), PrecisionPlan.from_checkpoint(spec), curves(here, "vllm"), unit_coefficients(), 8, 0.0
+    )
+    own = column_of("communication")
+    factors = tuple(2.0 if i == own else 1.0 for i in range(len(COLUMNS)))
+    slowed = replace(plain, coefficients=replace(plain.coefficients, decode_factors=factors))
+    layouts = Layouts.of(tp=[8, 16])
+    work = StepWork(np.full(2, 4.0), np.full(2, 1024.0))
+    flags = np.zeros(2, dtype=bool)
+    before, after = (step_times(ctx, layouts, work, flags, flags).exposed["collectives"] for ctx in (plain, slowed))
+    assert after[0] == pytest.approx(2 * before[0])
+    assert after[1] == before[1]
+    calls = 61 + 61  # after attention and after the MLP or experts of every layer
+    message = 4 * 7168 * 2.0
+    curve = plain.curves.get("all_reduce_nccl", "bf16")
+    assert before[1] / calls == pytest.approx(float(all_reduce(curve, message, 16, 8)))
