@@ -13,14 +13,15 @@ way as an arrival sees it, what is left of it, the prompts of the next step, its
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.length_shape import LengthShape
+from planner.serving.prompt_chain import STATES, Chain, batch_chain
+from planner.serving.prompt_points import mixture
 from planner.serving.prompt_steps import PromptSteps, PromptWork
-from planner.serving.quantiles import Level, Part, gamma_quantile, normal
+from planner.serving.quantiles import Level, Part
 from planner.serving.queues import erlang_b, fano, queue_wait
 from planner.serving.split import KvMoves
 
@@ -28,8 +29,6 @@ Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
-POINTS = 512
-"""Points of the mixture: P99 lies at the fifth from the top."""
 LEVELS = np.unique(np.concatenate([np.linspace(0.02, 0.98, 25), [0.01, 0.95, 0.97, 0.99, 0.995, 0.999]]))
 """Cumulative probabilities at which quantiles are kept."""
 CHAIN_LOAD = 0.92
@@ -37,8 +36,6 @@ CHAIN_LOAD = 0.92
 APART = 4
 """Power of the load with which waiting in separate queues costs more than in one; from stepping through pools of 2 to 8
 workers at loads of 0.35 to 0.92."""
-SMALL, STATES = 8, 36
-"""States of the chain: each number up to SMALL, then equal ratios."""
 SECANTS = 5
 """Steps towards the number of prompts that a worker settles at, between two states."""
 
@@ -151,14 +148,14 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     load = lam * full_s / (c * most)
     stable = load < 1.0
     offered, lam = lam, lam * np.minimum(CHAIN_LOAD / np.maximum(load, 1e-12), 1.0)
-    chain = _chain(work, lam / c, full_s / most, np.ones((n, 1)))
+    chain = batch_chain(work, lam / c, full_s / most, np.ones((n, 1)))
     steady = _steady_part(work, lam / c, chain)
     spread = np.where(steady > 0.0, fano(gaps, lam * chain.step_s) / c, 1.0)
     if np.any(steady > 0.0):
-        chain = _chain(work, lam / c, full_s / most, 1.0 + steady[:, None] * (spread[:, None] - 1.0))
+        chain = batch_chain(work, lam / c, full_s / most, 1.0 + steady[:, None] * (spread[:, None] - 1.0))
     # bursts share steps, so that each of their prompts takes less of one
     bursts = np.maximum(fano(gaps, lam * chain.step_s) / c, 1.0)
-    crowded = chain if np.all(bursts == 1.0) else _chain(work, lam / c, full_s / most, bursts[:, None])
+    crowded = chain if np.all(bursts == 1.0) else batch_chain(work, lam / c, full_s / most, bursts[:, None])
     chance, scale, apart = _several_workers(work, lam, c, gaps, (chain, crowded), steady)
     ranks = steps.ranks > 1.0
     # near 1 a longer step brings as much work as it does: the batch then hangs on the last percent of its time
@@ -168,7 +165,7 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     wide = [queue_wait(rate, gaps, full_s / most, work.scv, work.third, c).mean for rate in (offered, lam)]
     scale = scale * np.where(stable & (offered > lam), wide[0] / wide[1], 1.0)
     crowd = steady * np.maximum(spread - 1.0, 0.0)
-    wait, whole, weight = _mixture(work, chain, lam / c, chance, (scale, apart), crowd)
+    wait, whole, weight = mixture(work, chain, lam / c, chance, (scale, apart), crowd)
     # the chain's steps serve all that waits: more workers leave less of it, and a token budget cuts them into several
     each = np.minimum(1.0 + (chain.batch - 1.0) * np.minimum(scale, 1.0), np.maximum(most, steps.ranks))
     mean, variance, quantiles = _summary(whole, weight, stable)
@@ -191,21 +188,7 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     )
 
 
-@dataclass(frozen=True)
-class _Chain:
-    prompts: Array
-    """States: prompts of a step (n, m)."""
-    seconds: Array
-    variance: Array
-    seen: Array
-    """Part of the busy time in steps of each state."""
-    empty: Array
-    """Part of steps that leave nobody waiting (n,)."""
-    batch: Array
-    step_s: Array
-
-
-def _steady_part(work: PromptWork, rate: Array, chain: _Chain) -> Array:
+def _steady_part(work: PromptWork, rate: Array, chain: Chain) -> Array:
     """Part of the batches that comes from the load itself and not from chance, 0 to 1 (n,).
 
     N = L S(N) is what a worker settles at if nothing varies: F / (1 - L w) seconds for steps of F + w N. Above one
@@ -232,41 +215,8 @@ def _steady_part(work: PromptWork, rate: Array, chain: _Chain) -> Array:
     return np.where(work.steps.ranks > 1.0, 1.0, part)
 
 
-def _chain(work: PromptWork, rate: Array, each_s: Array, bursts: Array) -> _Chain:
-    """Stationary numbers of prompts in a step of one worker at ``rate`` (n,).
-
-    Arrivals of a step have mean L S and variance F L S + L^2 Var(S), F of ``bursts`` (n, 1). Their law is Poisson's
-    continued and scaled to that variance (Hayward: counts of D at a time), P(N <= k) = Q((k + 1/2) / D + 1/2, L S / D),
-    exact at D = 1.
-    """
-    from scipy.special import gammaincc
-
-    n = rate.size
-    queue = queue_wait(rate, 1.0, each_s, work.scv, work.third).mean
-    top = 16.0 + 3.0 * (rate * work.step(np.ones((n, 1)))[0][:, 0] + work.steps.ranks) + 12.0 * rate * queue
-    small = np.broadcast_to(np.arange(1.0, SMALL + 1.0), (n, SMALL))
-    large = SMALL * (top / SMALL)[:, None] ** (np.arange(1, STATES - SMALL + 1) / (STATES - SMALL))
-    states = np.concatenate([small, large], axis=1)
-    seconds, variance = work.step(states)
-    expected = rate[:, None] * seconds
-    spread = bursts + rate[:, None] ** 2 * variance / expected
-    ends = 0.5 * (states[:, 1:] + states[:, :-1] - 1.0)
-    ends[:, :SMALL] = np.arange(1.0, SMALL + 1.0)
-    upto = gammaincc((ends[:, None, :] + 0.5) / spread[..., None] + 0.5, (expected / spread)[..., None])
-    upto = np.concatenate([np.zeros((n, STATES, 1)), upto, np.ones((n, STATES, 1))], axis=2)
-    equations = np.transpose(np.diff(upto, axis=2), (0, 2, 1)) - np.eye(STATES)
-    equations[:, -1, :] = 1.0
-    right = np.zeros((n, STATES, 1))
-    right[:, -1] = 1.0
-    often = np.clip(np.linalg.solve(equations, right)[..., 0], 0.0, None)
-    often = often / often.sum(axis=1, keepdims=True)
-    empty = np.sum(often * gammaincc(0.5 / spread + 0.5, expected / spread), axis=1)
-    step_s, batch = np.sum(often * seconds, axis=1), np.sum(often * states, axis=1)
-    return _Chain(states, seconds, variance, often * seconds / step_s[:, None], empty, batch, step_s)
-
-
 def _several_workers(
-    work: PromptWork, lam: Array, c: Array, gaps: Array, chains: tuple[_Chain, _Chain], steady: Array
+    work: PromptWork, lam: Array, c: Array, gaps: Array, chains: tuple[Chain, Chain], steady: Array
 ) -> tuple[Array, Array, Array]:
     """Part of arrivals that wait, their waits over those of one worker with Poisson arrivals, and seconds more (n,).
 
@@ -292,119 +242,6 @@ def _several_workers(
     with np.errstate(invalid="ignore"):
         scale = np.where(steady < 1.0, (1.0 - steady) * scale + steady, 1.0)
     return chance, scale, apart
-
-
-@lru_cache(maxsize=1)
-def _lattice() -> Array:
-    """Points in the unit cube, (8, POINTS): multiples of powers of the generalised golden ratio, modulo 1
-    (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences")."""
-    dimensions, ratio = 8, 2.0
-    for _ in range(60):
-        ratio = (1.0 + ratio) ** (1.0 / (dimensions + 1))
-    steps = ratio ** -np.arange(1.0, dimensions + 1.0)
-    return np.asarray(np.clip(np.mod(0.5 + steps[:, None] * np.arange(1, POINTS + 1), 1.0), 1e-9, 1.0 - 1e-9))
-
-
-def _mixture(
-    work: PromptWork, chain: _Chain, rate: Array, chance: Array, waits: tuple[Array, Array], crowd: Array
-) -> tuple[Array, Array, Array]:
-    """Waits, times to the end of the prompt and weights of all points, (n, m) each."""
-    n, u = rate.size, _lattice()
-    scale, apart = (w[:, None] for w in waits)
-    ranks, single = work.steps.ranks[:, None], work.mean[:, None]
-    rows = np.arange(n)[:, None]
-    upto = np.cumsum(chain.seen, axis=1)
-    state = np.minimum(np.stack([np.searchsorted(upto[i], u[0]) for i in range(n)]), STATES - 1)
-    under_way = chain.prompts[rows, state]
-    lone = ranks == 1.0
-    way, bias = np.zeros((n, POINTS)), np.ones((n, POINTS))
-    some = np.flatnonzero(lone[:, 0])
-    if some.size:
-        way[some] = _single_rank(work.take(some), under_way[some], chain.seconds[rows, state][some])
-    some = np.flatnonzero(~lone[:, 0])
-    if some.size:
-        way[some], bias[some] = _many_ranks(work.take(some), under_way[some], chain.seconds[rows, state][some])
-    own = work.weight(np.broadcast_to(work.prompts.quantile(u[2]), (n, POINTS)))
-    left = u[1] * way
-    before = rate[:, None] * (way - left) + crowd[:, None]
-    capacity = (work.steps.budget * work.steps.ranks)[:, None]
-    room = capacity * (np.floor((before + 1.0) / capacity) + 1.0) - before - 1.0
-    others = before + np.minimum(rate[:, None] * left, np.maximum(room, 0.0))
-    # those on one's own rank: uniform on 0 to twice the mean as another of them sees it, where there are several ranks
-    mine = np.where(lone, others, np.maximum(4.0 * (others + 1.0) / ranks - 2.0, 0.0) / 3.0)
-    weight = own + _compound(mine, single, np.square(single) * (1.0 + work.scv[:, None]), u[3])
-    if not lone.all():
-        besides = others * (ranks - 1.0) / ranks
-        busiest = np.where(others > 1e-3, work.sampled_busiest(besides, u[4]), 0.0)
-        weight = np.where(lone, weight, np.maximum(weight, busiest / _pieces(work, busiest, others)))
-    together = work.steps.seconds(weight, work.rest(1.0 + others))
-    alone = work.steps.seconds(own, np.zeros_like(own))
-    # every point stands for both: a prompt that finds a worker free, and one that waits
-    usual = np.sum(bias * left, axis=1, keepdims=True) / np.maximum(bias.sum(axis=1, keepdims=True), 1e-300)
-    wait = (scale + apart / np.maximum(usual, 1e-300)) * left  # ``apart`` is waited for the rest of a step as well
-    whole = wait + scale * (together - alone) + alone
-    waits = chance[:, None] * bias / np.maximum(bias.sum(axis=1, keepdims=True), 1e-300)
-    free = np.broadcast_to((1.0 - chance[:, None]) / POINTS, (n, POINTS))
-    return (
-        np.concatenate([np.zeros((n, POINTS)), wait], axis=1),
-        np.concatenate([alone, whole], axis=1),
-        np.concatenate([free, waits], axis=1),
-    )
-
-
-def _single_rank(work: PromptWork, prompts: Array, mean_s: Array) -> Array:
-    """Steps of one rank under way as an arrival sees them, in proportion to their time: one of their prompts counts by
-    its weight, or none where the time does not depend on them."""
-    u, steps = _lattice(), work.steps
-    fixed = steps.seconds(np.full_like(prompts, 1e-6), np.zeros_like(prompts)) / mean_s
-    q = steps.quadratic[:, None]
-    square = (1.0 - fixed) * q * work.prompts.moment(2) / work.mean[:, None]
-    lengths = [shape.quantile(u[5]) for shape in _biased(work.prompts)]
-    x = np.where(u[7] < fixed, lengths[0], np.where(u[7] < fixed + square, lengths[2], lengths[1]))
-    more = np.maximum(prompts - 1.0, 0.0)
-    mean = more * work.mean[:, None]
-    rest = gamma_quantile(mean, more * (np.square(work.mean) * np.maximum(work.scv, 0.0))[:, None], normal(u[6]))
-    return steps.seconds(work.weight(x) + rest, np.zeros_like(rest))
-
-
-def _many_ranks(work: PromptWork, prompts: Array, mean_s: Array) -> tuple[Array, Array]:
-    """Steps of several ranks under way, and how much more often than evenly an arrival finds them: by their time.
-
-    A prompt longer than the budget makes several of them, one after the other.
-    """
-    above = 1.0 - _lattice()[5]
-    # long steps are seen most: levels lie closer towards 1, each point stands for the smaller part
-    weight = np.maximum(work.sampled_busiest(prompts, 1.0 - np.square(above)), 1e-6)
-    seconds = work.steps.seconds(weight, work.rest(prompts))
-    return seconds / _pieces(work, weight, prompts), 2.0 * above * seconds / mean_s
-
-
-def _pieces(work: PromptWork, weight: Array, prompts: Array) -> Array:
-    """Steps that the longest prompt of the busiest rank takes, where a single one makes it so."""
-    budget = work.steps.budget[:, None]
-    alone = 2.0 * work.queued(prompts) * work.mean[:, None] < work.weight(budget)
-    return np.where(alone, np.maximum(work.length(weight) / budget, 1.0), 1.0)
-
-
-def _compound(count: Array, mean: Array, second: Array, level: Array) -> Array:
-    """Quantile of a sum of a Poisson number ``count`` of weights: 0 with exp(-count), else gamma with its moments."""
-    none = np.exp(-count)
-    some = np.maximum(1.0 - none, 1e-12)
-    first = count * mean / some
-    variance = np.maximum((count * second + np.square(count * mean)) / some - np.square(first), 0.0)
-    within = np.clip((level - none) / some, 1e-6, 1.0 - 1e-9)
-    return np.where(level > none, gamma_quantile(first, variance, normal(within)), 0.0)
-
-
-@lru_cache(maxsize=32)
-def _biased_by(mean: float, values: bytes, weights: bytes) -> tuple[LengthShape, ...]:
-    x, w = np.frombuffer(values), np.frombuffer(weights)
-    return tuple(LengthShape(mean, x, w * x**k / np.sum(w * x**k)) for k in range(3))
-
-
-def _biased(shape: LengthShape) -> tuple[LengthShape, ...]:
-    """Lengths as drawn, in proportion to their length and to its square."""
-    return _biased_by(shape.mean, shape.values.tobytes(), shape.weights.tobytes())
 
 
 def _summary(values: Array, weight: Array, stable: BoolArray) -> tuple[Array, Array, Array]:
