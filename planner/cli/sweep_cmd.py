@@ -34,7 +34,12 @@ def sweep_command(
 
     scenarios = load_grid(file)
     check_keys(scenarios[0])
-    rows = sweep(scenarios, pool if workers > 1 else None, out, progress=told)
+    try:
+        rows = sweep(scenarios, pool if workers > 1 else None, out, progress=told)
+    except KeyboardInterrupt:
+        if out is not None:
+            log(f"stopped; the rows made so far are kept, and the same command goes on from them: {out}")
+        raise
     counts: dict[str, int] = {}
     for row in rows:
         counts[str(row["status"])] = counts.get(str(row["status"]), 0) + 1

@@ -25,7 +25,9 @@ class Grid(Schema):
     """A file of ``planner sweep``."""
 
     schema_version: Literal["planner.sweep/1"] = Field(alias="schema", description="Version of this format.")
-    base: str | dict[str, Any] = Field(description="A scenario file beside this one, or a scenario written out.")
+    base: str | dict[str, Any] = Field(
+        description="A scenario file by its path from this file's folder, in it or below it; or a scenario written out."
+    )
     grid: dict[str, Annotated[list[Any], Field(min_length=1, max_length=100_000)]] = Field(
         description="Values by dotted key of the scenario; a whole number in a key is a place in a list."
     )
@@ -41,27 +43,53 @@ def load_grid(path: Path) -> list[dict[str, Any]]:
     grid = validate(Grid, raw, path.name)
     base = grid.base
     if isinstance(base, str):
-        file = inside(path.resolve().parent, base, "base")
+        file = _beside(path, base)
         base = check_mapping(load_yaml(read_text(file, MAX_SCENARIO_BYTES), file.name), file.name)
     return expand(base, grid.grid)
 
 
 def expand(base: Mapping[str, Any], grid: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the grid's values put into ``base``; each is named after its values."""
+    """Every combination of the grid's values put into ``base``; each is named after its values.
+
+    A value goes by the shortest end of its key that no other key of the grid has.
+    """
     size = math.prod(len(v) for v in grid.values())
     if size > MAX_SCENARIOS:
         raise InputError("grid", f"{size:,} scenarios", f"at most {MAX_SCENARIOS:,}")
-    out = []
+    out, titles = [], short_keys(list(grid))
     for values in itertools.product(*grid.values()):
         one = copy.deepcopy(dict(base))
         for key, value in zip(grid, values, strict=True):
             put(one, key, value)
-        changes = ", ".join(
-            f"{key.rsplit('.', 1)[-1]} {_short(value)}" for key, value in zip(grid, values, strict=True)
-        )
+        changes = ", ".join(f"{title} {_short(value)}" for title, value in zip(titles, values, strict=True))
         one["name"] = f"{one.get('name', 'scenario')}: {changes}"[:200] if grid else one.get("name")
         out.append(one)
     return out
+
+
+def short_keys(keys: list[str]) -> list[str]:
+    """The shortest dotted end of each key that tells it from the others: ``ttft_ms.p95`` and ``tpot_ms.p95``."""
+    parts = [key.split(".") for key in keys]
+
+    def end(i: int, length: int) -> list[str]:
+        return parts[i][-length:]
+
+    out = []
+    for i, own in enumerate(parts):
+        others = [j for j in range(len(parts)) if j != i]
+        length = 1
+        while length < len(own) and any(end(j, length) == end(i, length) for j in others):
+            length += 1
+        out.append(".".join(end(i, length)))
+    return out
+
+
+def _beside(path: Path, base: str) -> Path:
+    try:
+        return inside(path.resolve().parent, base, "base")
+    except InputError as error:
+        allowed = f"an existing file in the folder of {path.name} or below it, by its path from there"
+        raise InputError(error.field, error.given, allowed) from None
 
 
 def put(data: dict[str, Any], path: str, value: Any) -> None:

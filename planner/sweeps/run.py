@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.catalog import catalog
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
 from planner.scenario.load import check_names, load_scenario, scenario_from_data
 from planner.scenario.schema import Scenario
 from planner.search.planning import plan, versions
@@ -38,7 +38,8 @@ def sweep(
     pool, Dask's ``client.get_executor()``); None works one after the other. A function that makes one may be given
     instead: a pool that breaks because a worker died is then replaced. Rows (:data:`planner.sweeps.store.COLUMNS`)
     stream to ``out`` (.csv or .parquet); rows that the file already holds for the same scenario and the same versions
-    are taken from there. ``progress`` is called as ``progress(done, total, row)``.
+    are taken from there; a file with rows of other scenarios is refused (InputError). ``progress`` is called as
+    ``progress(done, total, row)``.
 
     A scenario that cannot be read, or that nothing serves, keeps its row with ``status`` and ``message``. One whose
     worker is lost is tried again up to ``retries`` times, alone where a pool broke, and then marked ``lost``.
@@ -57,6 +58,8 @@ def sweep(
             progress(done, total, row)
 
     held = {} if store is None else store.held()
+    if store is not None:
+        _same_sweep(store, held, {str(t["key"]) for t in tasks.values()} | {str(r["key"]) for r in rows if r})
     try:
         for index, row in enumerate(rows):
             if row is not None:
@@ -109,6 +112,15 @@ def _prepare(scenarios: list[Question]) -> tuple[dict[int, dict[str, Any]], list
         tasks[index] = {**task, "name": scenario.name, "model": scenario.model, "scenario": data}
         tasks[index]["key"] = _key([data, made])
     return tasks, rows
+
+
+def _same_sweep(store: Store, held: Mapping[str, Record], keys: set[str]) -> None:
+    """Refuses a file with rows that this sweep would drop: of these versions, but of scenarios that it has not."""
+    made = versions(catalog()).model_dump()
+    others = [r for key, r in held.items() if key not in keys and all(r[k] == v for k, v in made.items())]
+    if others:
+        found = f"{len(others):,} row{'s' if len(others) > 1 else ''} of other scenarios, such as {others[0]['name']!r}"
+        raise InputError("out", f"{store.path.name} with {found}", "a new file, or the file of this very sweep")
 
 
 def _scenario(given: Question) -> Scenario:

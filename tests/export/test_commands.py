@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pytest
@@ -12,6 +14,7 @@ from plans import example
 
 from planner.cli import run
 from planner.export.formats import FORMATS, suffix
+from planner.sweeps import run as sweeps
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +97,29 @@ def test_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["by_status"] == {"ok": 2}
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3
+
+
+def test_a_sweep_that_is_stopped_says_how_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = example("gpt-oss-120b-h100").scenario.to_dict()
+    grid = {"schema": "planner.sweep/1", "base": base, "grid": {"workload.prefix_hit_rate": [0.0, 0.5]}}
+    (tmp_path / "grid.yaml").write_text(yaml.safe_dump(grid), encoding="utf-8")
+    command = ["sweep", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "out.csv")]
+    real, asked = sweeps.answer, []
+
+    def stops(task: Any) -> Any:
+        asked.append(task["index"])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return real(task)
+
+    monkeypatch.setattr(sweeps, "answer", stops)
+    with contextlib.suppress(KeyboardInterrupt):
+        assert run(command) != 0
+    assert "the same command goes on from them" in capsys.readouterr().err
+    assert run(command) == 0
+    assert asked == [0, 1, 1]
 
 
 def test_a_misspelt_grid_key_fails_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

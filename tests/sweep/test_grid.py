@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.sweeps.grid import expand, load_grid
+from planner.sweeps.grid import expand, load_grid, short_keys
 
 BASE = {"name": "base", "workload": {"rate": 1}, "hardware": {"candidates": [{"node": "a"}]}}
 
@@ -55,3 +55,24 @@ def test_files(tmp_path: Path) -> None:
         grid.write_text(text)
         with pytest.raises(InputError):
             load_grid(grid)
+
+
+def test_keys_that_end_alike_are_told_apart() -> None:
+    grid = {"slo.ttft_ms.p95": [2000], "slo.tpot_ms.p95": [60], "hardware.pools.prefill.0.node": ["x"]}
+    assert expand({"name": "base", "hardware": {"pools": {"prefill": [{"node": "a"}]}}}, grid)[0]["name"] == (
+        "base: ttft_ms.p95 2000, tpot_ms.p95 60, node x"
+    )
+    ends = ["a.b", "b", "c.a.b", "x.0.node", "x.1.node"]
+    assert short_keys(ends) == ["a.b", "b", "c.a.b", "0.node", "1.node"]
+
+
+@pytest.mark.parametrize("where", ["{folder}/base.yaml", "../base.yaml", "none.yaml"])
+def test_a_base_elsewhere_is_refused_with_what_is_allowed(where: str, tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("name: base\n")
+    folder = tmp_path / "grids"
+    folder.mkdir()
+    (folder / "grid.yaml").write_text(
+        f"schema: planner.sweep/1\nbase: {where.format(folder=tmp_path)}\ngrid: {{a: [1]}}\n"
+    )
+    with pytest.raises(InputError, match=r"base: .*in the folder of grid\.yaml or below it, by its path from there"):
+        load_grid(folder / "grid.yaml")

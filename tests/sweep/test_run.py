@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
 from planner.search.record import Record
 from planner.sweeps import run as module
 from planner.sweeps.grid import expand
@@ -90,6 +90,19 @@ def test_the_file_is_the_same_from_every_executor(scenarios: list[Any], tmp_path
     with ThreadPoolExecutor(3) as pool:
         planner.sweep(list(scenarios), pool, tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_rows_of_other_scenarios_are_not_dropped(
+    name: str, scenarios: list[Any], serial: list[Record], tmp_path: Path
+) -> None:
+    out = tmp_path / name
+    planner.sweep(scenarios[:2], out=out)
+    first = out.read_bytes()
+    with pytest.raises(InputError, match=r"1 row of other scenarios, such as .*a new file"):
+        planner.sweep(scenarios[1:3], out=out)
+    assert out.read_bytes() == first
+    assert planner.sweep(scenarios, out=out) == serial, "a sweep that has them too goes on"
 
 
 def deadly(folder: str, lives: int, task: Mapping[str, Any]) -> Record:
