@@ -18,6 +18,8 @@ SMALL, STATES = 8, 36
 
 @dataclass(frozen=True)
 class Chain:
+    """Steps of n workers by the number of their prompts, (n, m) for m states, (n,) else; seconds."""
+
     prompts: Array
     """States: prompts of a step (n, m)."""
     seconds: Array
