@@ -8,31 +8,18 @@ provisioned power. Coefficients and their sources: ``hardware_db/power.yaml``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.catalog import Accelerator, Node, catalog
-from planner.catalog.files import read_yaml
-from planner.catalog.loader import data_root
 from planner.catalog.model_spec import Strict
-from planner.catalog.validation import validate
+from planner.economics.defaults import Coefficient, read_defaults, shipped
 from planner.economics.ratio import FloatArray, per
 from planner.errors import InputError
 from planner.units import KILO
 
 FILE = "power.yaml"
-
-
-class Coefficient(Strict):
-    value: float
-    status: Literal["datasheet", "measured", "derived", "assumed"]
-    source: str
-    date: str
-    note: str = ""
 
 
 class PowerModel(Strict):
@@ -51,15 +38,10 @@ def power_model() -> PowerModel:
     shipped ones.
     """
     mine = catalog().user_dir
-    places = [data_root() / "hardware_db" / FILE]
+    places = [shipped(FILE)]
     if mine is not None:
         places = [mine / "hardware_db" / FILE, mine / FILE, *places]
-    return _read(next(path for path in places if path.is_file()))
-
-
-@lru_cache(maxsize=8)
-def _read(path: Path) -> PowerModel:
-    return validate(PowerModel, read_yaml(path), path.name)
+    return read_defaults(PowerModel, next(path for path in places if path.is_file()))
 
 
 def activity(compute_utilisation: ArrayLike, kv_share: ArrayLike) -> FloatArray:

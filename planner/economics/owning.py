@@ -7,18 +7,13 @@ sources: ``hardware_db/owning.yaml``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.catalog.files import read_yaml
-from planner.catalog.loader import data_root
 from planner.catalog.model_spec import Strict
 from planner.catalog.prices import ApiPrice, Prices
-from planner.catalog.validation import validate
-from planner.economics.energy import Coefficient
+from planner.economics.defaults import Coefficient, read_defaults, shipped
 from planner.economics.ratio import FloatArray, per
 from planner.errors import InputError
 from planner.units import DAY_S, HOUR_S, KILO, MEGA
@@ -43,12 +38,7 @@ class OwningDefaults(Strict):
 
 def owning_defaults() -> OwningDefaults:
     """The shipped starting values."""
-    return _read(data_root() / "hardware_db" / FILE)
-
-
-@lru_cache(maxsize=4)
-def _read(path: Path) -> OwningDefaults:
-    return validate(OwningDefaults, read_yaml(path), path.name)
+    return read_defaults(OwningDefaults, shipped(FILE))
 
 
 def purchase_usd_per_gpu(accelerator: str, prices: Prices) -> tuple[float, str] | None:

@@ -5,17 +5,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from planner.catalog.files import read_yaml
-from planner.catalog.loader import data_root
 from planner.catalog.model_spec import Strict
-from planner.catalog.validation import validate
-from planner.economics.energy import Coefficient
+from planner.economics.defaults import Coefficient, read_defaults, shipped
 from planner.units import DAY_S, GIGA
 
 Array = NDArray[np.float64]
@@ -39,12 +34,7 @@ class ReliabilityDefaults(Strict):
 
 def reliability_defaults() -> ReliabilityDefaults:
     """The shipped starting values."""
-    return _read(data_root() / "hardware_db" / FILE)
-
-
-@lru_cache(maxsize=4)
-def _read(path: Path) -> ReliabilityDefaults:
-    return validate(ReliabilityDefaults, read_yaml(path), path.name)
+    return read_defaults(ReliabilityDefaults, shipped(FILE))
 
 
 @dataclass(frozen=True)
