@@ -86,3 +86,10 @@ def test_a_refusal_does_not_name_the_command_lines_option():
     error = InputError("--format", "TensorRT-LLM on AMD", "it does not run there")
     assert take_home.refusal(error).replace("\\", "") == "TensorRT-LLM on AMD: it does not run there."
     assert "allowed" in take_home.refusal(UnknownNameError("node", "x", ("a", "b")))
+
+
+def test_a_missing_library_is_said_before_the_button_is_pressed(app, monkeypatch):
+    monkeypatch.setattr(take_home, "_workbooks", lambda: False)
+    app.run()
+    assert FILES[1] not in downloads(app)
+    assert any("XlsxWriter" in c.value for c in app.main.caption)

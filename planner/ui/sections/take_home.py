@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import streamlit as st
@@ -53,7 +55,7 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
             "application/yaml",
             _("Everything on this page and the scenario; loads back here and on the command line."),
         )
-        if candidate is not None and not strange:
+        if candidate is not None and not strange and _workbooks():
             _button(
                 _("Workbook (Excel)"),
                 lambda: workbook(plan),
@@ -72,6 +74,8 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
                 mime,
                 _("Question, choice, frontier, reasons, formulas and evidence in one file, to read without this app."),
             )
+    if not _workbooks():
+        st.caption(plain(_("Workbooks need XlsxWriter, which the [sheet] extra of the package installs.")))
     if strange:
         st.caption(
             _("{nodes}: hardware of your own, which scripts, manifests and workbooks do not know.").format(
@@ -144,6 +148,11 @@ def workbook(plan: Plan) -> bytes:
         path = Path(folder) / "plan.xlsx"
         write_plan_book(plan, path)
         return path.read_bytes()
+
+
+@cache
+def _workbooks() -> bool:
+    return find_spec("xlsxwriter") is not None
 
 
 def foreign_nodes(scenario: Scenario) -> list[str]:
