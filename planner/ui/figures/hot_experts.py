@@ -35,7 +35,7 @@ def hot_experts_lines(hot: HotExperts, chosen: float) -> go.Figure:
                 showlegend=row == 1,
                 line={"color": colour, "width": 3, "dash": dash},
                 customdata=[write(float(v)) for v in values],
-                hovertemplate=pair("%{x:.2f}", "%{customdata}") + "<extra></extra>",
+                hovertemplate=f"<b>{name}</b><br>" + pair("%{x:.2f}", "%{customdata}") + "<extra></extra>",
                 row=row,
                 col=1,
             )

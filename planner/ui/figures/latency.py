@@ -151,15 +151,16 @@ def _two_rows(curve: Curve, limits: Sequence[tuple[str, str, float]], names: lis
             if not finite.size:
                 continue
             shown += finite.tolist()
+            name = f"{latencies()[metric][1]} {percentiles()[level]}"
             figure.add_scatter(
                 x=curve.x,
                 y=values,
                 mode="lines+markers",
                 line={"color": COLOUR[metric], "width": 2.5, "dash": DASHES[level]},
                 marker={"size": 5},
-                name=f"{latencies()[metric][1]} {percentiles()[level]}",
+                name=name,
                 customdata=[[n, duration(float(v))] for n, v in zip(names, values, strict=True)],
-                hovertemplate=pair("%{customdata[0]}", "%{customdata[1]}") + "<extra></extra>",
+                hovertemplate=f"<b>{name}</b><br>" + pair("%{customdata[0]}", "%{customdata[1]}") + "<extra></extra>",
                 row=row,
                 col=1,
             )

@@ -10,7 +10,7 @@ from planner.ui.figures.common import CONFIG
 from planner.ui.figures.latency import EQUAL, split_heatmap
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
-from planner.ui.numbers import percent
+from planner.ui.numbers import count, percent, sig
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import FACTORS, Cell, scaled, split_map
 from planner.ui.sections.tables import table
@@ -82,8 +82,7 @@ def _start(key: str) -> None:
 
 def _columns(cells: list[Cell]) -> dict[str, list[Any]]:
     return {
-        _("Input tokens"): [round(c.input_tokens) for c in cells],
-        _("Load"): [c.load for c in cells],
+        _("Input tokens × load"): [f"{count(round(c.input_tokens))} × {sig(c.load)}" for c in cells],
         _("Separate pools cost"): [None if c.saving is None else against(c.saving) for c in cells],
         _("What decides"): [sentence(c.reason) for c in cells],
     }

@@ -12,7 +12,7 @@ from planner.catalog import Catalog, ModelSpec
 from planner.catalog.hardware_spec import Node
 from planner.catalog.spec_yaml import spec_to_yaml
 from planner.model.kv import kv_bytes_per_token
-from planner.model.parameters import count
+from planner.model.parameters import ParameterCount, count
 from planner.scenario.safe_yaml import dump_yaml
 from planner.ui.i18n import _
 from planner.ui.numbers import count as whole
@@ -21,20 +21,20 @@ from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.catalogue.facts import facts, price
 from planner.ui.sections.catalogue.tables import attention_text, weights_text
 from planner.ui.sections.tables import table
-from planner.ui.text import plain
+from planner.ui.text import listed, plain
 
 
 def hardware(kind: str, id: str, catalog: Catalog) -> None:
     """An accelerator or a node."""
     entry = catalog.accelerator(id) if kind == "accelerator" else catalog.node(id)
-    listed = facts(entry)
+    found = facts(entry)
     if kind == "accelerator":
-        listed.append(price(catalog.prices().rental(id)))
+        found.append(price(catalog.prices().rental(id)))
     table(
         {
-            _("What"): [f.name for f in listed],
-            _("Value"): [f.value if f.value is not None else _("not sourced") for f in listed],
-            _("Source"): [f.source for f in listed],
+            _("What"): [f.name for f in found],
+            _("Value"): [f.value if f.value is not None else _("not sourced") for f in found],
+            _("Source"): [f.source for f in found],
         },
         alt=_("Facts of {id} with their sources").format(id=id),
     )
@@ -67,15 +67,18 @@ def model(spec: ModelSpec) -> None:
         (
             Card(
                 _("Parameters"),
-                _("{n} billion").format(n=sig(size.total / 1e9)),
-                "",
-                _("All of them: what memory holds."),
+                _("{n} billion").format(n=sig(size.main / 1e9)),
+                _beside(size),
+                _("All of the model: what memory holds. Draft layers (MTP) and vision towers apart."),
             ),
             Card(
                 _("Active for a token"),
-                _("{n} billion").format(n=sig(size.active / 1e9)),
+                _("{n} billion").format(n=sig(size.active_without_embedding / 1e9)),
                 "",
-                _("Those a token passes through: what arithmetic follows."),
+                _(
+                    "Those a token passes through: what arithmetic follows. A looked-up input embedding is not "
+                    "among them."
+                ),
             ),
             Card(_("KV cache per token"), f"{sig(kib)} KiB", "", _("In bf16, without replication.")),
             Card(_("Longest context"), whole(spec.max_context_tokens), _("tokens")),
@@ -104,6 +107,12 @@ def model(spec: ModelSpec) -> None:
     _remarks(_("Sources"), spec.sources)
     with st.expander(_("Specification (YAML)")):
         st.code(spec_to_yaml(spec), language="yaml", height=300)
+
+
+def _beside(size: ParameterCount) -> str:
+    """Parameters that a checkpoint holds beside the model."""
+    parts = ((size.mtp, _("draft layers (MTP)")), (size.vision, _("vision tower")))
+    return listed(_("{n} billion in {part}").format(n=sig(n / 1e9), part=part) for n, part in parts if n)
 
 
 def raw(entry: BaseModel) -> dict[str, Any]:

@@ -99,8 +99,8 @@ def model_row(spec: ModelSpec) -> dict[str, Any]:
         "id": spec.id,
         "name": spec.name,
         "group": spec.family,
-        "total": size.total / 1e9,
-        "active": size.active / 1e9,
+        "total": size.main / 1e9,
+        "active": size.active_without_embedding / 1e9,
         "attention": attention_text(spec),
         "kv": float(kv_bytes_per_token(spec, "bf16")) / 1024,
         "context": spec.max_context_tokens,
@@ -191,10 +191,16 @@ def columns(kind: str) -> dict[str, Any]:
             "kw": number(_("Most power, kW")),
         }
     return shared | {
-        "total": number(_("Parameters, billion"), _("All of them: what memory holds.")),
-        "active": number(_("active, billion"), _("Those a token passes through: what arithmetic follows.")),
+        "total": number(
+            _("Parameters, billion"),
+            _("All of the model: what memory holds. Draft layers (MTP) and vision towers apart."),
+        ),
+        "active": number(
+            _("active, billion"),
+            _("Those a token passes through: what arithmetic follows. A looked-up input embedding is not among them."),
+        ),
         "attention": text(_("Attention")),
         "kv": number(_("KV, KiB per token"), _("In bf16, without replication.")),
-        "context": number(_("Context, tokens")),
+        "context": st.column_config.NumberColumn(_("Context, tokens"), format="localized"),
         "weights": text(_("Checkpoint")),
     }
