@@ -170,4 +170,7 @@ def misses_table(plan: Plan) -> Table:
 
 
 def _quantity(value: float | None, unit: str | None) -> str:
-    return "–" if value is None else f"{sig3(value)} {unit or ''}".rstrip()
+    if value is None:
+        return "–"
+    exact = not unit and float(value).is_integer()  # a number of things
+    return f"{int(value):,}" if exact else f"{sig3(value)} {unit or ''}".rstrip()

@@ -118,4 +118,6 @@ def quantity(value: float | None, unit: str | None) -> str:
     words = units()
     if unit in words:
         return f"{count(value)} {words[unit]}"
-    return f"{sig(value)} {unit}" if unit else sig(value)
+    if not unit:
+        return count(value) if float(value).is_integer() else sig(value)
+    return f"{sig(value)} {unit}"
