@@ -19,7 +19,7 @@ import pytest
 from tests.browser.app_page import settled
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize
+    from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -92,38 +92,31 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def contexts(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
-    """One context per size and theme: pages of it share the cached scripts, each is a session of its own."""
-    made: dict[tuple[int, int, str], BrowserContext] = {}
-
-    def context(width: int, height: int, scheme: Literal["light", "dark"]) -> BrowserContext:
-        key = (width, height, scheme)
-        if key not in made:
-            viewport: ViewportSize = {"width": width, "height": height}
-            made[key] = browser.new_context(viewport=viewport, color_scheme=scheme, accept_downloads=True)
-        return made[key]
-
-    yield context
-    for one in made.values():
-        one.close()
+def tab(browser: Browser) -> Iterator[Page]:
+    """The one tab of all journeys: what it has loaded and compiled serves the next one. Every address that is opened
+    in it is a session of its own.
+    """
+    context = browser.new_context(reduced_motion="reduce", accept_downloads=True)
+    page = context.new_page()
+    page.set_default_timeout(ANSWERED_WITHIN_MS)
+    yield page
+    context.close()
 
 
 @pytest.fixture
-def visit(contexts: Callable[..., BrowserContext], address: str) -> Iterator[Callable[..., Page]]:
+def visit(tab: Page, address: str) -> Iterator[Callable[..., Page]]:
     """Opens the app, or the page ``at`` of it, in a fresh session and waits for the answer."""
-    pages = []
 
-    def go(width: int = 1440, height: int = 1000, scheme: str = "light", at: str = "") -> Page:
-        page = contexts(width, height, scheme).new_page()
-        pages.append(page)
-        page.set_default_timeout(ANSWERED_WITHIN_MS)
-        page.goto(at if at.startswith("http") else f"{address}{at}")
-        page.get_by_test_id("stMain").get_by_role("heading").first.wait_for()
+    def go(width: int = 1440, height: int = 1000, scheme: Literal["light", "dark"] = "light", at: str = "") -> Page:
+        tab.set_viewport_size({"width": width, "height": height})
+        tab.emulate_media(color_scheme=scheme)
+        tab.goto(at if at.startswith("http") else f"{address}{at}")
+        tab.get_by_test_id("stMain").get_by_role("heading").first.wait_for()
         if not at:
-            page.get_by_test_id("stMetric").first.wait_for()
-        settled(page)
-        return page
+            tab.get_by_test_id("stMetric").first.wait_for()
+        settled(tab)
+        return tab
 
     yield go
-    for page in pages:
-        page.close()
+    tab.evaluate("localStorage.clear()")  # a folded sidebar stays folded
+    tab.goto("about:blank")

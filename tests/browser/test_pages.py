@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from planner.ui import gallery, links
 from tests.browser.app_page import fits, settled, turn_to
-from tests.browser.conftest import ANSWERED_WITHIN_MS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
@@ -28,14 +26,12 @@ EXAMPLE = "s=" + links.pack(links.Linked(gallery.example("deepseek-r1-h200").sce
 
 
 @pytest.fixture(scope="module")
-def session(contexts: Callable[..., BrowserContext], address: str) -> Iterator[Page]:
+def session(tab: Page, address: str) -> Page:
     """One visitor, at the page of memory."""
-    page = contexts(1440, 1000, "light").new_page()
-    page.set_default_timeout(ANSWERED_WITHIN_MS)
-    page.goto(f"{address}memory?{EXAMPLE}")
-    page.get_by_test_id("stSidebarNav").get_by_role("link").first.wait_for()
-    yield page
-    page.close()
+    tab.set_viewport_size({"width": 1440, "height": 1000})
+    tab.goto(f"{address}memory?{EXAMPLE}")
+    tab.get_by_test_id("stSidebarNav").get_by_role("link").first.wait_for()
+    return tab
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -57,30 +53,27 @@ def test_a_page_shows_its_figures_and_fits_a_phone(session, name):
     page.set_viewport_size({"width": 400, "height": 860})
     page.emulate_media(color_scheme="dark")
     settled(page)
-    assert fits(page, "[data-testid=stMetric], .js-plotly-plot")
+    assert fits(page, "[data-testid=stMetric], .js-plotly-plot, [data-testid=stTable] table")
 
 
-def test_ranks_are_coloured_by_another_group(contexts, address):
+def test_ranks_are_coloured_by_another_group(visit):
     """Groups are told apart where a worker spans nodes: the first example."""
-    page = contexts(1440, 1000, "light").new_page()
-    page.set_default_timeout(ANSWERED_WITHIN_MS)
-    page.goto(f"{address}layout")
+    page = visit(at="layout")
     dp = page.get_by_role("button", name="DP", exact=True).or_(page.get_by_role("radio", name="DP", exact=True))
     dp.click()
     page.get_by_text("each keeps the attention of its own requests").wait_for()
     assert page.get_by_test_id("stException").count() == 0
-    page.close()
 
 
-def test_nothing_is_fetched_from_outside(contexts, address):
+def test_nothing_is_fetched_from_outside(tab, visit, address):
     """Icons and fonts come with the app: an installation without internet looks the same."""
-    page = contexts(1440, 1000, "light").new_page()
     asked: list[str] = []
-    page.on("request", lambda r: asked.append(r.url))
-    page.set_default_timeout(ANSWERED_WITHIN_MS)
-    page.goto(address)
-    page.get_by_test_id("stMetric").first.wait_for()
-    settled(page)
-    page.close()
+
+    def note(request):
+        asked.append(request.url)
+
+    tab.on("request", note)
+    visit()
+    tab.remove_listener("request", note)
     assert asked
     assert [u for u in asked if not u.startswith((address, address.replace("http", "ws"), "data:", "blob:"))] == []
