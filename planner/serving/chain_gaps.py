@@ -29,6 +29,8 @@ SEPARATE = 3
 """First of them after which the work that waited is told apart."""
 LENGTHS = np.array([0.0, 0.02, 0.06, 0.12, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0])
 """Probabilities between which one output stands for all."""
+PIECES = 8
+"""Outputs that stand for those of one mean gap in the time of a whole request, which grows with their length."""
 POINTS = 48
 """Times that a distribution of mean gaps is evaluated at."""
 ATOMS = np.array([0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0.99])
@@ -62,6 +64,8 @@ class MeanGaps:
     """Part at most that slow, (groups, lengths, POINTS)."""
     gaps: Array
     """Gaps of a request, (lengths,)."""
+    pieces: Array
+    """The same in equal parts of each length's probability, (lengths, PIECES)."""
     shares: Array
     """(groups, lengths), 1 in all."""
     mean_s: float
@@ -252,7 +256,8 @@ def _mean_gaps(sums: Sums, outputs: LengthShape, sizes: Array, decode: DecodeSpr
 
     means, variances = sums
     middle = 0.5 * (LENGTHS[1:] + LENGTHS[:-1])
-    count = np.maximum(outputs.quantile(middle) * outputs.mean - 1.0, 1.0)
+    inside = LENGTHS[:-1, None] + np.diff(LENGTHS)[:, None] * ((np.arange(PIECES) + 0.5) / PIECES)
+    count, pieces = (np.maximum(outputs.quantile(p) * outputs.mean - 1.0, 1.0) for p in (middle, inside))
     known = np.minimum(count, float(FOLLOWED))
     low = np.minimum(known.astype(np.int64), FOLLOWED - 1)
     part = (known - low)[:, None]
@@ -285,4 +290,4 @@ def _mean_gaps(sums: Sums, outputs: LengthShape, sizes: Array, decode: DecodeSpr
         shape, scale = over**2 / variance, variance / over
         below = gammainc(shape[..., None], (seconds - floor) / scale[..., None])
     shares = sizes[:, None] * np.diff(LENGTHS)
-    return MeanGaps(seconds, below, count, shares, float(np.sum(shares * mean)))
+    return MeanGaps(seconds, below, count, pieces, shares, float(np.sum(shares * mean)))

@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.serving.arrival_phases import Arrivals
-from planner.serving.chain_gaps import ATOM_SHARES, DecodeSpread, Gaps, gaps
+from planner.serving.chain_gaps import ATOM_SHARES, PIECES, DecodeSpread, Gaps, gaps
 from planner.serving.chain_waits import Times, Waits, middles, times, waits
 from planner.serving.gaps import lifetime_average
 from planner.serving.latency import METRICS, LoadResult
 from planner.serving.length_shape import LengthShape
 from planner.serving.open_loop import Flow, WorkerLoad
 from planner.serving.quantiles import LEVELS, gamma_quantile, normal
-from planner.serving.queues import fano
 from planner.serving.slots import slot_part
-from planner.serving.step_chain import Steps, chain_of, even_points, spread_lengths
+from planner.serving.step_chain import Shared, Steps, chain_of, even_points, spread_lengths
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -110,13 +109,14 @@ class Stepwise:
                 elif metric == "tpot":
                     kept = np.minimum(kept, means.within(limit))
                 elif metric == "tbt":
-                    inside, count = self.gaps.every.within(limit), means.gaps
-                    deviation = np.sqrt(max(inside * (1.0 - inside), 1e-12) * count)
-                    kept = np.minimum(kept, ndtr(((inside - LEVELS[level]) * count + 0.5) / deviation))
+                    part, count = self.gaps.every.within(limit), means.gaps
+                    deviation = np.sqrt(max(part * (1.0 - part), 1e-12) * count)
+                    kept = np.minimum(kept, ndtr(((part - LEVELS[level]) * count + 0.5) / deviation))
                 elif metric == "e2e":
                     left = limit - self.request_s - np.array([g.first_s for g in self.waits.groups])
-                    allowed = left[:, None, None] / means.gaps[None, :, None]
-                    kept = np.minimum(kept, np.sum((means.atoms() <= allowed) * ATOM_SHARES, axis=-1))
+                    allowed = left[:, None, None, None] / means.pieces[None, :, :, None]
+                    inside = np.sum((means.atoms()[:, :, None, :] <= allowed) * ATOM_SHARES, axis=-1)
+                    kept = np.minimum(kept, inside.mean(axis=-1))
         return float(np.sum(means.shares * kept * first[:, None]))
 
 
@@ -160,9 +160,10 @@ def stepwise(load: WorkerLoad, f: Flow, curves: StepCurves, row: int, whole_prom
 
     added_s, idle = at(f.prefill_share) / rate, float(arrivals.lasting @ np.exp(-arrivals.rates * alone_s))
     spread = _decode_spread(load, f, curves, row, added_s, idle)
+    shared = Shared(at(load.sharing), at(f.occupancy), at(load.balance_rps), at(f.apart), at(f.utilisation), pause)
     for _ in range(2):
         steps = Steps(budget, tokens, seconds, spread.step_s)
-        chain = chain_of(arrivals, lengths, steps, alone_s, reach)
+        chain = chain_of(arrivals, lengths, steps, alone_s, reach, shared)
         beyond = chain.seconds[1:] - (0.0 if pause else steps.decode_s)
         added_s = float(chain.running[1:].sum(axis=1) @ beyond) / chain.cycle_s / rate
         spread = _decode_spread(load, f, curves, row, added_s, chain.idle_part)
@@ -192,7 +193,7 @@ def _decode_spread(
     def step(requests: Array) -> Array:
         return np.interp(np.log(np.maximum(requests, 1.0)), np.log(curves.occupancy[row]), curves.decode_s[row])
 
-    rate, further = at(load.rate_rps), max(load.outputs.mean - 1.0, 1.0)
+    rate, further, workers = at(load.rate_rps), max(load.outputs.mean - 1.0, 1.0), at(load.sharing)
     each_s = added_s / further
     levels = normal(PRESENT)
     busy = 1.0 - idle
@@ -200,10 +201,9 @@ def _decode_spread(
     for _ in range(ROUNDS):
         low, high = 0.8 * mean, 1.2 * mean + 1.0
         slope = float(step(np.array(high)) - step(np.array(low))) / (high - low)
-        present = float(fano(at(load.arrival_cv), busy * mean))
-        bursts = 1.0 + (present - 1.0) * load.outputs.overlap
+        bursts = at(load.present_dispersion(np.asarray(busy * mean)))
         left = max(1.0 - rate * (slope * further + added_s), LEAST_LEFT)
-        variance = max(mean * bursts / left - idle * mean**2, mean)
+        variance = max(mean * bursts / left - idle * mean**2, mean / workers)
         requests = gamma_quantile(np.array(mean), np.array(variance), levels)
         seconds = step(requests)
         gap = seconds + requests * each_s
@@ -217,7 +217,9 @@ def _decode_spread(
     each = np.maximum(seen + (seconds - seen) * wider, 0.5 * float(seconds.min()))
     own = (by_requests + by_context) * float(lifetime_average(np.array(left))) / (1.0 - rate * added_s) ** 2
     steps = PRESENT_SHARES / gap
-    return DecodeSpread(each, tokens, seen, float(seconds @ steps / steps.sum()), own, (bursts - 1.0) / bursts)
+    whole = bursts * workers
+    shared = max(whole - 1.0, 0.0) / whole
+    return DecodeSpread(each, tokens, seen, float(seconds @ steps / steps.sum()), own, shared)
 
 
 def _context_scv(load: WorkerLoad) -> float:
@@ -241,8 +243,9 @@ def _whole(before: Waits, after: Gaps) -> Times:
     """From arrival to the last token: time to first token of a group and the gaps that its requests see."""
     means = after.by_request
     first = np.array([g.first_s for g in before.groups])
-    seconds = first[:, None, None] + means.atoms() * means.gaps[None, :, None]
-    return times(seconds.ravel(), (means.shares[..., None] * ATOM_SHARES).ravel())[0]
+    seconds = first[:, None, None, None] + means.atoms()[:, :, None, :] * means.pieces[None, :, :, None]
+    weights = np.broadcast_to(means.shares[:, :, None, None] * (ATOM_SHARES / PIECES), seconds.shape)
+    return times(seconds.ravel(), weights.ravel())[0]
 
 
 def with_stepwise(result: LoadResult, row_of: Mapping[int, Stepwise]) -> LoadResult:

@@ -98,6 +98,17 @@ def test_good_part_is_the_level_at_a_percentile() -> None:
         assert found.good_part({"tpot": {"p95": found.seconds("tpot", name)}}) == pytest.approx(p, abs=0.02)
 
 
+def test_a_long_output_takes_its_own_length_of_gaps() -> None:
+    """Under little load a whole request is its output at the mean gap: percentiles are those of the lengths."""
+    worker, found = load(0.3), _found(0.3)
+    assert found is not None
+    gap = found.seconds("tpot", "mean")
+    for name, level in LEVELS.items():
+        tokens = float(worker.outputs.quantile(level)) * worker.outputs.mean
+        assert found.seconds("e2e", name) == pytest.approx(found.seconds("ttft", "p50") + gap * (tokens - 1), rel=0.1)
+        assert found.good_part({"e2e": {"p95": found.seconds("e2e", name)}}) == pytest.approx(level, abs=0.02)
+
+
 def test_it_leaves_out_what_it_does_not_describe() -> None:
     for changes in ({"cv": 0.5}, {"lanes": np.array(4.0)}, {"slots": 21.0}):
         worker = load(4.0, **changes)  # type: ignore[arg-type]
