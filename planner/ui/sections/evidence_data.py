@@ -16,7 +16,9 @@ from planner.evidence.run_terms import architecture_name
 from planner.hardware.curves import Curve
 from planner.roofline.step import step_times
 from planner.search.table import Workers
+from planner.ui.i18n import _
 from planner.ui.subject import Subject
+from planner.ui.words import engines, servings
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -52,8 +54,21 @@ def _layout(w: Workers, split: bool) -> tuple[str, ...]:
 
 
 def group_values(table: EvidenceTable, group: str) -> list[str]:
-    """The value of a group (a key of GROUPS, or distance) for every run."""
-    return list(table.distances) if group == "distance" else GROUPS[group](table.runs)
+    """The value of a group (a key of GROUPS, or distance) for every run, in words where there are any."""
+    values = list(table.distances) if group == "distance" else GROUPS[group](table.runs)
+    words = {"distance": distances, "engine": engines, "serving": servings}.get(group, dict)()
+    return [words.get(value, value) for value in values]
+
+
+def distances() -> dict[str, str]:
+    """Distance to the evidence in words, nearest first."""
+    return {
+        "seen_layout": _("This model, GPU, engine and layout were measured"),
+        "new_layout": _("Another layout of them was measured"),
+        "new_model": _("Other models on this GPU and engine were measured"),
+        "new_gpu": _("This engine was measured on other GPUs"),
+        "new_engine": _("This engine was not measured"),
+    }
 
 
 def largest(values: Sequence[str], chosen: BoolArray) -> list[str]:

@@ -13,7 +13,7 @@ from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
 from planner.ui.numbers import count, dollars, duration, sig
-from planner.ui.sections.evidence_runs import distances
+from planner.ui.sections.evidence_data import distances
 from planner.ui.sections.how import how
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject

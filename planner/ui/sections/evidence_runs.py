@@ -20,7 +20,7 @@ from planner.ui.i18n import _
 from planner.ui.latex import num
 from planner.ui.numbers import count, percent
 from planner.ui.sections.cards import Card, cards
-from planner.ui.sections.evidence_data import GroupError, coverage, group_errors, group_values, widths
+from planner.ui.sections.evidence_data import GroupError, coverage, distances, group_errors, group_values, widths
 from planner.ui.sections.how import how
 from planner.ui.sections.tables import table
 from planner.ui.words import latencies
@@ -183,17 +183,6 @@ def _columns(errors: list[GroupError], metric: str) -> dict[str, list[Any]]:
         _("p90, %"): column("p90_ape"),
         _("Bias, %"): column("bias"),
         _("In 80 %, %"): column("interval80_coverage"),
-    }
-
-
-def distances() -> dict[str, str]:
-    """Distance to the evidence in words, nearest first."""
-    return {
-        "seen_layout": _("This model, GPU, engine and layout were measured"),
-        "new_layout": _("Another layout of them was measured"),
-        "new_model": _("Other models on this GPU and engine were measured"),
-        "new_gpu": _("This engine was measured on other GPUs"),
-        "new_engine": _("This engine was not measured"),
     }
 
 

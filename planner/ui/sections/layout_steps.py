@@ -180,14 +180,21 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
 
 
 def _operators(points: tuple[OperatorPoint, ...]) -> None:
+    name = _("Operator, limited by")
     table(
         {
-            _("Operator"): [term_name(p.term) for p in points],
+            name: [_named(p) for p in points],
             _("ms"): [p.ms for p in points],
             _("of the step"): [percent(p.share) for p in points],
             _("TFLOP/s"): [p.flops_per_s / TERA for p in points],
             _("FLOP/B"): [p.intensity for p in points],
-            _("limited by"): [bounds()[p.bound] if p.bound else None for p in points],
         },
         alt=_("Operators on the roofline"),
+        markdown=(name,),
     )
+
+
+def _named(p: OperatorPoint) -> str:
+    """The operator and, small below it, what limits it."""
+    name = plain(term_name(p.term))
+    return f"{name} :small[:gray[{plain(bounds()[p.bound])}]]" if p.bound else name
