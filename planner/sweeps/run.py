@@ -16,6 +16,7 @@ from planner.scenario.schema import Scenario
 from planner.search.planning import plan, versions
 from planner.search.record import Record, blank, record
 from planner.sweeps.store import COLUMNS, Store
+from planner.sweeps.threads import one_blas_thread
 
 Question = Scenario | Mapping[str, Any] | str | Path
 Progress = Callable[[int, int, Record], None]
@@ -87,7 +88,8 @@ def answer(task: Mapping[str, Any]) -> Record:
     try:
         scenario = scenario_from_data(task["scenario"])
         check_names(scenario, catalog())
-        found = record(plan(scenario))
+        with one_blas_thread():
+            found = record(plan(scenario))
     except PlannerError as error:
         found = blank("error", str(error))
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -17,6 +18,7 @@ from planner.errors import InputError, PlannerError
 from planner.search.record import Record
 from planner.sweeps import run as module
 from planner.sweeps.grid import expand
+from planner.sweeps.store import Store
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BASE = planner.load_scenario(EXAMPLES / "qwen3-32b-l40s.yaml").to_dict()
@@ -185,3 +187,31 @@ def test_dask_on_loopback(scenarios: list[Any], serial: list[Record]) -> None:
         distributed.Client(cluster) as client,
     ):
         assert planner.sweep(scenarios, client.get_executor()) == serial
+
+
+def test_a_dask_worker_that_dies_is_replaced(
+    scenarios: list[Any], serial: list[Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers are processes with BLAS settings of their own (Dask's nanny sets one thread); one is killed under way."""
+    distributed = pytest.importorskip("distributed", reason="Dask's distributed is not installed")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    seen: list[int] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+
+        def told(done: int, total: int, row: Record) -> None:
+            seen.append(done)
+            if done == 3:
+                os.kill(victim, signal.SIGKILL)
+
+        out = tmp_path / "out.parquet"
+        assert planner.sweep(scenarios, client.get_executor(), out, progress=told) == serial
+        client.wait_for_workers(2, timeout=60)
+        assert victim not in client.run(os.getpid).values()
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert list(Store(out).held().values()) == serial
