@@ -142,7 +142,7 @@ def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
     inside = interval_of(c, f"{metric}_{judged}", f"{metric}.{judged}", *((metric,) if judged == "mean" else ()))
     chip = None if inside is None else durations(inside.low80, inside.high80)
     return Figure(
-        f"{name}, {percentiles().get(judged, judged)}",
+        _("{metric}, {percentile}").format(metric=name, percentile=percentiles().get(judged, judged)),
         duration(value),
         chip,
         limit_text(check) if check else _("no limit"),
