@@ -21,6 +21,7 @@ from planner.errors import InputError, PlannerError
 from planner.evidence.memory_models import resolve_model, run_precision
 from planner.evidence.memory_table import number, read_rows
 from planner.memory.coefficients import EngineMemory, Fitted, engine_memory, is_before, version_key
+from planner.memory.sharding import padded
 from planner.memory.workspace import (
     GRAPH_TERMS,
     LayerWidths,
@@ -120,7 +121,6 @@ def _runs(rows: Sequence[dict[str, str]], known: Catalog, memory: EngineMemory) 
             kept = float(
                 expert_workspace(widths, tokens=tokens, moe_tp=tp, ep=1, attention_dp=1, value_bytes=value_bytes)
             )
-        padding = memory.vocab_padding_rows
         runs.append(
             _Run(
                 version=row["vllm_version"].split()[0],
@@ -131,7 +131,7 @@ def _runs(rows: Sequence[dict[str, str]], known: Catalog, memory: EngineMemory) 
                 layers=-(-spec.num_layers // pp),
                 seqs=number(row, "max_num_seqs") or memory.max_num_seqs(capacity),
                 tokens=tokens,
-                vocab=-(-spec.vocab_size // padding) * padding,
+                vocab=padded(spec.vocab_size, memory.vocab_padding_rows),
                 value_bytes=value_bytes,
                 kept=kept,
                 activation=activation,

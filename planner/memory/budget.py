@@ -18,6 +18,7 @@ from planner.hardware.device import Device
 from planner.layout.layouts import Layouts
 from planner.memory.coefficients import EngineMemory, Fitted, engine_memory
 from planner.memory.pages import PageGroup, bytes_per_token, page_groups, sequence_bytes
+from planner.memory.sharding import padded
 from planner.memory.share import default_share
 from planner.memory.weights import ROLES, StageTable, stage_table
 from planner.memory.workspace import (
@@ -26,6 +27,7 @@ from planner.memory.workspace import (
     expert_workspace,
     forward_peak,
     graph_pool,
+    graph_terms,
     layer_widths,
     sampler_peak,
     tensor_collectives,
@@ -289,7 +291,7 @@ class _Columns:
             chunk = memory.mla_context_chunk_tokens * widths.mla_context * value_bytes
             forward = np.maximum(forward, chunk / shards.tp[of])
         samples = ~piped if role == 0 else np.broadcast_to(role == 2, piped.shape)
-        vocab = -(-spec.vocab_size // memory.vocab_padding_rows) * memory.vocab_padding_rows
+        vocab = padded(spec.vocab_size, memory.vocab_padding_rows)
         sampler = sampler_peak(
             fitted, max_num_seqs=seqs, vocab=vocab, tokens=tokens, hidden=widths.hidden, value_bytes=value_bytes
         )
@@ -325,9 +327,8 @@ class _Columns:
         if not self.cuda_graphs:
             return np.zeros(())
         of, shards = self.table.of, self.table.shards
-        return graph_pool(
+        terms = graph_terms(
             self.widths,
-            self.fitted,
             self.memory,
             max_num_seqs=seqs,
             layers=self.table.layers[of, role],
@@ -336,6 +337,7 @@ class _Columns:
             ep=shards.ep[of],
             attention_dp=self.table.attention_dp[of],
         )
+        return graph_pool(self.fitted, terms)
 
     def _collectives(self) -> Array:
         of, shards = self.table.of, self.table.shards

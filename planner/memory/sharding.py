@@ -41,6 +41,11 @@ def ceil_div(a: IntArray | int, b: IntArray | int) -> IntArray:
     return -(-np.asarray(a) // np.asarray(b))
 
 
+def padded(rows: int, multiple: int) -> int:
+    """Rows of a vocabulary table as an engine lays it out: a multiple of its padding."""
+    return -(-rows // multiple) * multiple
+
+
 def rank_tensor(tensor: Tensor, shards: Shards) -> RankTensor:
     """What the fullest rank holds of one copy (one layer) of ``tensor``.
 
@@ -60,8 +65,7 @@ def rank_tensor(tensor: Tensor, shards: Shards) -> RankTensor:
     elif tensor.shard == "row":
         cols = _units(tensor.cols, tensor.granularity, wide)
     elif tensor.shard == "vocab":
-        padding = shards.vocab_padding_rows
-        rows = ceil_div(ceil_div(tensor.rows, padding) * padding, wide) * one
+        rows = ceil_div(padded(tensor.rows, shards.vocab_padding_rows), wide) * one
     elif tensor.shard in ("experts_column", "experts_row"):
         copies = ceil_div(tensor.copies + shards.redundant_experts, shards.ep)
         if tensor.shard == "experts_column":

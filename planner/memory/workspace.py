@@ -8,6 +8,7 @@ vision encoder keep.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -176,29 +177,8 @@ def graph_terms(
     return np.asarray(float(GIB)), nodes * KIB, np.asarray(dense), np.asarray(experts)
 
 
-def graph_pool(
-    widths: LayerWidths,
-    fitted: Fitted,
-    memory: EngineMemory,
-    *,
-    max_num_seqs: ArrayLike,
-    layers: ArrayLike,
-    tp: ArrayLike,
-    moe_tp: ArrayLike,
-    ep: ArrayLike,
-    attention_dp: ArrayLike,
-) -> Array:
-    """CUDA graph pool of a rank with ``layers`` layers, bytes: :func:`graph_terms` times their coefficients."""
-    terms = graph_terms(
-        widths,
-        memory,
-        max_num_seqs=max_num_seqs,
-        layers=layers,
-        tp=tp,
-        moe_tp=moe_tp,
-        ep=ep,
-        attention_dp=attention_dp,
-    )
+def graph_pool(fitted: Fitted, terms: Sequence[Array]) -> Array:
+    """CUDA graph pool of a rank, bytes: :func:`graph_terms` times their coefficients."""
     parts = [getattr(fitted, name) * term for name, term in zip(GRAPH_TERMS, terms, strict=True)]
     return np.asarray(sum(parts))
 

@@ -13,6 +13,7 @@ from planner.memory.workspace import (
     expert_workspace,
     forward_peak,
     graph_pool,
+    graph_terms,
     layer_widths,
     sampler_peak,
     tensor_collectives,
@@ -55,20 +56,20 @@ def test_graph_pool_shrinks_with_the_rank_s_share_of_the_widths() -> None:
     one = np.ones(3, dtype=int)
     tp = np.array([1, 2, 4])
     layout = {"tp": tp, "moe_tp": tp, "ep": one, "attention_dp": one}
-    llama = graph_pool(_widths("llama-3.1-8b"), NEW, VLLM, max_num_seqs=1024, layers=32, **layout) / GIB
+    llama = graph_pool(NEW, graph_terms(_widths("llama-3.1-8b"), VLLM, max_num_seqs=1024, layers=32, **layout)) / GIB
     assert llama == pytest.approx([0.91, 0.76, 0.67], rel=0.15)
     assert np.all(np.diff(llama) < 0)
-    moe = graph_pool(_widths("deepseek-v2-lite"), NEW, VLLM, max_num_seqs=1024, layers=27, **layout) / GIB
+    moe = graph_pool(NEW, graph_terms(_widths("deepseek-v2-lite"), VLLM, max_num_seqs=1024, layers=27, **layout)) / GIB
     assert moe[:2] == pytest.approx([1.50, 1.26], rel=0.2), "Kimi-VL's language model is of the same shape"
 
 
 def test_graph_pool_grows_with_what_is_captured() -> None:
     layout = {"tp": 1, "moe_tp": 1, "ep": 8, "attention_dp": 8}
     widths = _widths("deepseek-v2-lite")
-    sizes = graph_pool(widths, NEW, VLLM, max_num_seqs=[1, 8, 64, 256, 1024], layers=27, **layout)
+    sizes = graph_pool(NEW, graph_terms(widths, VLLM, max_num_seqs=[1, 8, 64, 256, 1024], layers=27, **layout))
     assert np.all(np.diff(sizes[:4]) > 0)
     assert sizes[3] == sizes[4], "512 sequences are the most that are captured"
-    wider = graph_pool(widths, NEW, VLLM, max_num_seqs=64, layers=27, **(layout | {"ep": 4, "moe_tp": 2}))
+    wider = graph_pool(NEW, graph_terms(widths, VLLM, max_num_seqs=64, layers=27, **(layout | {"ep": 4, "moe_tp": 2})))
     assert wider == pytest.approx(float(sizes[2])), "twice the replicas feed half the width"
 
 
