@@ -21,7 +21,7 @@ from planner.serving.latency import EVERYTHING, LoadResult, percentiles
 from planner.serving.open_loop import WorkerLoad
 from planner.serving.prefill_pool import PrefillPool
 from planner.serving.quantiles import LEVELS
-from planner.serving.queues import worker_cv
+from planner.serving.queues import Routing, worker_cv
 from planner.serving.rows import put
 from planner.serving.worker import WorkerSteps, WorkerTimes, beside_decodes, decode_times
 from planner.units import MILLISECOND
@@ -219,6 +219,8 @@ def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
     return WorkerLoad(
         rate_rps=rate,
         arrival_cv=cv,
+        sharing=sharing(s, w.count),
+        stream_cv=stream_cv(s),
         prompts=s.prompt_shape,
         outputs=s.step_shape,
         decode_step_s=stage.decode_s,
@@ -246,6 +248,8 @@ def decode_load(s: Setup, w: Workers, step_s: Array, slope: Array, slots: Array)
     return WorkerLoad(
         rate_rps=rate,
         arrival_cv=cv,
+        sharing=sharing(s, w.count),
+        stream_cv=stream_cv(s),
         prompts=s.prompt_shape,
         outputs=s.step_shape,
         decode_step_s=step_s,
@@ -271,8 +275,20 @@ def rates(s: Setup, count: NDArray[np.int64]) -> tuple[Array, Array]:
     rate = np.nan if s.rate_rps is None else float(s.rate_rps)
     cv = s.scenario.workload.arrival.gap_cv()
     workers = np.maximum(count, 1)
-    routed = np.array(1.0) if cv is None or cv == 1.0 else worker_cv(cv, workers)
+    routed = np.array(1.0) if cv is None or cv == 1.0 else worker_cv(cv, workers, routing(s))
     return rate / workers, routed
+
+
+def routing(s: Setup) -> Routing:
+    """How requests go to workers: by load, or by their prefix, whatever the load."""
+    reuse = s.scenario.workload.prefix_reuse
+    return "random" if reuse is not None and reuse.routing == "affinity" else "least_loaded"
+
+
+def sharing(s: Setup, count: NDArray[np.int64]) -> Array:
+    """Workers that a request may go to by load, (n,) for ``count`` workers."""
+    by_load = s.rate_rps is not None and routing(s) == "least_loaded"
+    return np.maximum(count, 1).astype(float) if by_load else np.ones(count.shape)
 
 
 def stream_cv(s: Setup) -> Array:
@@ -342,7 +358,7 @@ def fewest_workers(s: Setup, loaded: Loaded, count: NDArray[np.int64], least: ND
         middle = (low[open_rows] + high[open_rows]) // 2
         rate, cv = rates(s, middle)
         few = loaded.take(open_rows)
-        result = Loaded(few.worker.at_rate(rate, cv)).result(wanted)
+        result = Loaded(few.worker.at_rate(rate, cv, sharing(s, middle))).result(wanted)
         good = meets(s, result)
         high[open_rows] = np.where(good, middle, high[open_rows])
         low[open_rows] = np.where(good, low[open_rows], middle + 1)

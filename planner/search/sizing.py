@@ -60,7 +60,7 @@ class Fleet:
         loaded = self.row.loaded
         assert loaded is not None
         many = loaded.take(np.zeros(rates.size, dtype=np.int64))
-        worker = many.worker.at_rate(rates / decode, worker_cv(stream_cv(self.s), decode))
+        worker = many.worker.at_rate(rates / decode, worker_cv(stream_cv(self.s), decode), decode.astype(float))
         pool = many.prefill
         if pool is not None:
             pool = self._pool(rates, np.full(rates.size, self.prefill_workers) if prefill is None else prefill)

@@ -51,9 +51,9 @@ class Group:
     first_s: float
     """Mean time from arrival to first token, of the worker's steps only."""
     before_s: float
-    """Of it, the time until the step starts in which the first token is computed."""
+    """Time of the stream that passes (:attr:`Chain.felt`) until the step in which the first token is computed."""
     last_s: float
-    """Length of that step."""
+    """The same of that step."""
     room: float
     """Prompt work of later requests that this step has room for, in mean prompts."""
 
@@ -76,9 +76,10 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     last = grid.full
     elapsed, weights = [], []
     own_seconds = chain.seconds[: last + 1]
-    within = chain.work.within(np.concatenate([u * own_seconds for u in ELAPSED]))
+    felt = chain.felt[: last + 1]
+    within = chain.work.within(np.concatenate([u * felt for u in ELAPSED]))
     seen = (within * arrivals.rates[:, None]).sum(axis=2).reshape(len(ELAPSED), last + 1, arrivals.rates.size, -1)
-    running = chain.running * chain.seconds[:, None]
+    running = chain.running * chain.felt[grid.distinct][:, None]
     for u, look in zip(ELAPSED, seen, strict=True):
         rows = np.einsum("ij,ija->ia", running, look[grid.distinct])
         landed = np.stack([row @ landing for row, landing in zip(rows, grid.landing, strict=True)])
@@ -92,7 +93,7 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     idle = float(np.sum(chain.starting[0] * chain.idle))
     mass = np.vstack([mass, np.zeros(grid.points.size)])
     mass[-1, 0] = idle * len(ELAPSED)
-    residual = np.append(residual, 0.0)
+    residual, passing = np.append(residual, 0.0), np.append(np.tile(felt / own_seconds, len(ELAPSED)), 1.0)
     under_way = np.append(np.tile(own_seconds, len(ELAPSED)), 0.0)
     row, column = np.nonzero(mass > UNSEEN * mass.sum())
     spread = (np.arange(lengths.size) * GOLDEN % 1.0 - 0.5) / len(ELAPSED)
@@ -104,21 +105,23 @@ def waits(chain: Chain, steps: Steps, shape: LengthShape, size: Array) -> Waits:
     rest = whole - before * steps.budget
     full = float(chain.seconds[last])
     since = left + before * full
-    table = np.linspace(0.0, float(since.max()), 200)
-    quiet = np.minimum(np.interp(since, table, arrivals.none(table)), 1.0 - 1e-12)
+    passed = left * passing[row][:, None] + before * chain.felt_full
+    table = np.linspace(0.0, float(passed.max()), 200)
+    quiet = np.minimum(np.interp(passed, table, arrivals.none(table)), 1.0 - 1e-12)
     room = np.maximum(steps.budget - rest, 1e-9)
-    joined = -room * np.expm1(-np.interp(since, table, arrivals.counts(table)) / room)
+    joined = -room * np.expm1(-np.interp(passed, table, arrivals.counts(table)) / room)
     joined = np.minimum(joined / (1.0 - quiet), room)
     # With nobody behind it, and with those that come where somebody does.
-    own = np.stack([steps.of(rest), steps.of(rest + joined)])
+    taken = np.stack([rest, rest + joined])
+    own, during = steps.of(taken), np.interp(taken, grid.points[: last + 1] * chain.unit, felt)
     first = (since + own).ravel()
     weight = np.stack([weight * quiet, weight * (1.0 - quiet)]).ravel()
     start = left + np.floor(ahead / steps.budget + 1e-9) * full
     first_times, cell = times(first, weight)
     place = np.append(0.0, first_times.below)[cell]
     group = np.clip(np.searchsorted(GROUPS, place, side="right") - 1, 0, GROUPS.size - 2)
-    twice = [np.broadcast_to(v, own.shape).ravel() for v in (since, room, start)]
-    kept = (first, twice[0], own.ravel(), twice[1])
+    twice = [np.broadcast_to(v, own.shape).ravel() for v in (passed, room, start)]
+    kept = (first, twice[0], during.ravel(), twice[1])
     sums = [np.bincount(group, weight * v, GROUPS.size - 1) for v in kept]
     total = np.bincount(group, weight, GROUPS.size - 1)
     groups = tuple(

@@ -74,6 +74,8 @@ def closed_percentiles(
         first_gaps=zero,
         slots=load.slots + zero,
         relaxation_tokens=zero + 1.0,
+        damped=zero,
+        apart=zero + 1.0,
         stable=np.isfinite(loop.tpot_s) & np.isfinite(loop.ttft_s),
     )
     waited = np.maximum(loop.ttft_s - load.request_s - own, 0.0)

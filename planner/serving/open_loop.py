@@ -7,7 +7,7 @@ its mean. Arrays broadcast over candidates, shape (n,); seconds and requests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from planner.serving.length_shape import LengthShape
 from planner.serving.queues import Wait, batch_of, fano, queue_wait
+from planner.serving.routed import apart, balance_rps, busy_rate, damping, left_in
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -59,6 +60,10 @@ class WorkerLoad:
     poll_steps: Array
     acceptance: tuple[float, ...] = ()
     """Speculative decoding: chance by position that a draft token is accepted; ``outputs`` then count decode steps."""
+    sharing: Array = field(default_factory=lambda: np.array(1.0))
+    """Workers that share a stream, each request going to the one with the fewest; 1 for a stream of its own."""
+    stream_cv: Array = field(default_factory=lambda: np.array(1.0))
+    """CV of the gaps of the stream that they share."""
 
     def take(self, rows: NDArray[np.int64]) -> WorkerLoad:
         """The candidates at positions ``rows``; scalars stay."""
@@ -66,9 +71,25 @@ class WorkerLoad:
         rowwise: dict[str, Any] = {k: v[rows] for k, v in kept.items() if isinstance(v, np.ndarray) and v.ndim}
         return replace(self, **rowwise)
 
-    def at_rate(self, rate_rps: Array, arrival_cv: Array) -> WorkerLoad:
-        """The same workers at other rates."""
-        return replace(self, rate_rps=rate_rps, arrival_cv=arrival_cv)
+    def at_rate(self, rate_rps: Array, arrival_cv: Array, sharing: Array | None = None) -> WorkerLoad:
+        """The same workers at other rates, in other numbers where ``sharing`` is given."""
+        shared = self.sharing if sharing is None else np.where(self.sharing > 1.0, sharing, self.sharing)
+        return replace(self, rate_rps=rate_rps, arrival_cv=arrival_cv, sharing=shared)
+
+    def present_dispersion(self, arrivals: Array) -> Array:
+        """Variance over mean of the requests present whose stay expects ``arrivals``, whatever their stays' law.
+
+        Workers that take from one stream by what they hold are as good as equally full: the requests in all of them
+        vary as in one pool, and those in one of N as 1 / N of that.
+        """
+        pooled = fano(self.stream_cv, self.sharing * arrivals)
+        whole = np.where(self.sharing > 1.0, pooled, fano(self.arrival_cv, arrivals))
+        return np.asarray((1.0 + (whole - 1.0) * self.outputs.overlap) / self.sharing)
+
+    @property
+    def balance_rps(self) -> Array:
+        """Rate at which a difference in requests between workers of one stream goes back."""
+        return balance_rps(self.rate_rps, self.sharing)
 
     @property
     def budget(self) -> Array:
@@ -119,10 +140,14 @@ class Flow:
     backlog: Wait
     """Prompt work found by an arrival, in seconds of full steps: GI/G/1."""
     dispersion: Array
-    """Variance over mean of the requests present, before feedback."""
+    """Variance over mean of the requests that come during one's stay and are still there, each worker by itself."""
     first_gaps: Array
     """Gaps of a request that ``after_own_s`` falls into, on average."""
     slots: Array
+    damped: Array
+    """Part of the arrivals that follow what leaves the worker instead of time (:mod:`planner.serving.routed`)."""
+    apart: Array
+    """Part of what varies in a worker that is not the same in all that share its stream."""
     relaxation_tokens: Array
     """Tokens of a request until ``after_own_s`` is spent."""
     stable: BoolArray
@@ -166,7 +191,7 @@ def flow(load: WorkerLoad) -> Flow:
     decode = np.broadcast_to(np.asarray(ref, dtype=float), shape)
     batch = np.broadcast_to(np.minimum(lanes, most), shape)  # from the side of a small prefill share
     occupancy = np.broadcast_to(np.asarray(load.reference_occupancy, dtype=float), shape)
-    after = np.zeros(shape)
+    after, delayed = np.zeros(shape), np.zeros(shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for _ in range(ROUNDS):
             riding = np.where(pause, 0.0, decode)
@@ -183,16 +208,25 @@ def flow(load: WorkerLoad) -> Flow:
             used = lam * load.chunks / most * full
             # Paused decodes leave nothing to gain but fuller steps; a queue fills them if they hold several prompts.
             served = np.where(pause, used + np.maximum(theta - used, 0.0) / most, used)
-            backlog = queue_wait(lam, load.arrival_cv, served / lam, second - 1.0, third / np.square(second))
+            stream = fano(load.stream_cv, load.sharing * lam * full / np.maximum(1.0 - used, 1e-9))
+            own_part = apart(load.sharing, stream, second - 1.0)
+            lasting = busy * decode / -np.expm1(-lam * decode) + delayed
+            leaving = left_in(decode / (1.0 - theta), full, pause)
+            damped = damping(load.sharing, load.balance_rps, lasting, own_part, used, leaving)
+            fewer = busy_rate(damped, leaving)
+            backlog = queue_wait(lam * fewer, load.arrival_cv, served / lam, second - 1.0, third / np.square(second))
+            delayed = np.minimum(backlog.mean / np.maximum(backlog.probability, 1e-12), 1e9)
             part = _interrupted_part(pause, lam * (1.0 - backlog.probability), decode, theta, often, added)
             gap = theta * decode / ((1.0 - theta) * part)
             residence = np.maximum(occupancy / lam, work)
             present = fano(load.arrival_cv, lam * residence)
-            after, first, relaxed = _behind(pause, backlog, used, part, gap, decode, further, (present - 1.0) * work)
+            after, first, relaxed = _behind(
+                pause, backlog, used * fewer, part, gap, decode, further, (present - 1.0) * work
+            )
             own = work + (start_s + np.where(pause, 0.0, decode)) * np.maximum(load.chunks, 1.0)
             grow = further * slope / (1.0 - theta)
             fixed = own + after + further * base / (1.0 - theta)
-            z = 1.0 + (present - 1.0) * load.outputs.overlap
+            z = load.present_dispersion(lam * residence)
             occupancy = lam * (fixed + grow * z) / (1.0 - lam * grow)
             occupancy = np.where(occupancy >= 0.0, occupancy, np.inf)
             # Where experts touched grow with the batch the line is steep and its far end too fast: not below ``least``.
@@ -222,10 +256,12 @@ def flow(load: WorkerLoad) -> Flow:
         "steps_per_prompt": steps,
         "full_step_s": full,
         "utilisation": used,
-        "dispersion": z,
+        "dispersion": 1.0 + (present - 1.0) * load.outputs.overlap,
         "first_gaps": first,
         "slots": load.slots,
         "relaxation_tokens": relaxed,
+        "damped": damped,
+        "apart": own_part,
     }
     rows = {name: np.broadcast_to(np.asarray(value, dtype=float), shape) for name, value in found.items()}
     known = np.broadcast_to(stable & np.isfinite(tpot), shape)

@@ -47,8 +47,21 @@ def by_class(load: WorkerLoad, result: LoadResult, k: int, shares: Sequence[floa
     """Wait and TTFT of candidate ``k`` by class, most urgent first, arrays (classes,): mean and every percentile.
 
     The queue for room in a step is that of :func:`priority_wait_laws`, so scaled that without classes its mean and its
-    spread would be those of the load (they keep the mean); the other parts of TTFT are the same for all.
+    spread would be those of the load (they keep the mean); the other parts of TTFT are the same for all. Where the
+    figures of ``result`` are not those of the closed forms (:mod:`planner.serving.stepwise`), those of the classes
+    follow by the same factor.
     """
+    found, whole = (_classes(load, result, k, parts) for parts in (shares, [1.0]))
+    for metric in ("wait", "ttft"):
+        for name, values in getattr(found, metric).items():
+            alone, known = getattr(whole, metric)[name][0], getattr(result, metric).get(name)
+            if known is not None and alone > 0.0 and np.isfinite(known[k]):
+                values *= known[k] / alone
+    return found
+
+
+def _classes(load: WorkerLoad, result: LoadResult, k: int, shares: Sequence[float]) -> LoadResult:
+    """Wait and TTFT by class in closed form."""
     rows = np.full(len(shares), k, dtype=np.int64)
     one, f = load.take(rows), _taken(result.flow, rows)
     rate = float(f.occupancy[0] / f.residence_s[0])

@@ -23,13 +23,11 @@ def worker_cv(cv: ArrayLike, workers: ArrayLike, routing: Routing = "least_loade
     """CV of the gaps at one of ``workers`` that share a stream of CV ``cv``.
 
     Round robin: a worker's gap is the sum of as many gaps, cv / sqrt(workers) (exact for independent gaps). Random:
-    thinning, cv_w^2 = 1 + (cv^2 - 1) / workers (exact). Least loaded: a burst spreads as in round robin, but nothing
-    becomes smoother than Poisson, as workers are chosen by what they hold and not in turn.
+    thinning, cv_w^2 = 1 + (cv^2 - 1) / workers (exact). Least loaded: the same; a burst spreads evenly,
+    cv^2 / workers of the variance, but which worker is chosen hangs on what has left it, as good as at random.
     """
     c2, n = np.square(np.asarray(cv, dtype=float)), np.asarray(workers, dtype=float)
-    if routing == "random":
-        return np.sqrt(1.0 + (c2 - 1.0) / n)
-    return np.sqrt(c2 / n) if routing == "round_robin" else np.sqrt(np.maximum(c2 / n, np.minimum(c2, 1.0)))
+    return np.sqrt(c2 / n if routing == "round_robin" else 1.0 + (c2 - 1.0) / n)
 
 
 FANO = (0.22, 0.4, 0.1)

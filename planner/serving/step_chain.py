@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from planner.serving.arrival_phases import Arrivals, WorkArrivals
 from planner.serving.length_shape import LengthShape
+from planner.serving.routed import damping
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -112,10 +113,14 @@ class Chain:
     work: WorkArrivals
     seconds: Array
     """Length of the step from each point, (G,)."""
+    felt: Array
+    """Time of the stream that passes meanwhile: as many requests come as in so many seconds of it, (G,)."""
     moves: Array
     """Chances of the next state where the worker decodes, (G * J, G * J)."""
     starting: Array
     """Part of the steps that start in a state, (G, J)."""
+    damped: float
+    """Part of the arrivals that follow what leaves the worker instead of time."""
     idle: Array
     """Chance that a step without prompts has no decodes either and the worker waits for an arrival, (J,)."""
 
@@ -130,12 +135,26 @@ class Chain:
         out[0] *= 1.0 - self.idle
         return out
 
+    @property
+    def busy_s(self) -> float:
+        """Time in which having prompt work and having none are forgotten: 1 / (1 / mean time with + 1 / without)."""
+        often, kinds = self.running.sum(axis=1), self.idle.size
+        starts = float(self.running[0] @ self.moves[:kinds, kinds:].sum(axis=1)) + float(self.starting[0] @ self.idle)
+        with_s = float(often[1:] @ self.seconds[1:])
+        return with_s * (1.0 - with_s / self.cycle_s) / max(starts, 1e-12)
+
+    @property
+    def felt_full(self) -> float:
+        """``felt`` of a full step."""
+        return float(self.felt[self.grid.full])
+
     def seen_by_tokens(self, decode_s: float) -> Array:
         """``moves`` with decode steps of ``decode_s``: tokens see longer ones, as more of them are made with more
         requests in the worker."""
         out = self.moves.copy()
         kinds = self.arrivals.rates.size
-        landed = self.work.within(decode_s)[0] @ self.grid.landing[0]
+        felt = self.felt[0] + (decode_s - self.seconds[0]) * (1.0 - self.damped)
+        landed = self.work.within(felt)[0] @ self.grid.landing[0]
         out[:kinds] = np.moveaxis(landed, 1, 2).reshape(kinds, -1)
         out[:kinds] /= out[:kinds].sum(axis=1, keepdims=True)
         return out
@@ -162,11 +181,39 @@ def even_points(budget: float) -> int:
     return max(2, min(wanted, int(budget * FINE / HELD)))
 
 
-def chain_of(arrivals: Arrivals, lengths: Array, steps: Steps, alone_s: float, reach: float) -> Chain:
+@dataclass(frozen=True)
+class Shared:
+    """Workers that requests go to by what they hold, as one of them sees the others."""
+
+    workers: float
+    occupancy: float
+    """Requests in each, waiting ones included."""
+    balance_rps: float
+    """Rate at which a difference between them goes back (:func:`planner.serving.routed.balance_rps`)."""
+    apart: float
+    """Part of what varies in one that is not the same in all of them (:func:`planner.serving.routed.apart`)."""
+    used: float
+    """Load of the prompts on full steps."""
+    pause: bool
+    """Nothing leaves in steps with prompts."""
+
+
+ALONE = Shared(1.0, np.inf, 0.0, 0.0, 0.0, False)
+SOLUTIONS, EVEN, TINY = 4, 0.01, 1e-300
+"""Times that a chain is solved at most until as many requests come as leave, within EVEN; weight of an unmet state."""
+
+
+def chain_of(
+    arrivals: Arrivals, lengths: Array, steps: Steps, alone_s: float, reach: float, shared: Shared = ALONE
+) -> Chain:
     """The chain of a worker; ``lengths`` are the probabilities of prompt lengths on its even grid.
 
     ``alone_s``: time for which a request stays in an otherwise empty worker; where a gap under way has lasted longer,
     the worker is idle. ``reach``: token budgets that may wait.
+
+    One of several workers that are kept equally full (:mod:`planner.serving.routed`): a part d of what comes in a step
+    of S seconds follows what leaves the worker in it, as much as comes in (1 - d) S + d s seconds of its stream. s is
+    in proportion to the requests that decode, n - b of n, and so large that over all steps nothing is lost.
     """
     points = even_points(steps.budget)
     grid = grid_of(points, next((r for r in REACHES if r >= reach), REACHES[-1]))
@@ -174,21 +221,57 @@ def chain_of(arrivals: Arrivals, lengths: Array, steps: Steps, alone_s: float, r
     seconds = steps.of(np.minimum(grid.points, points) * unit)
     seconds[0] = steps.decode_s
     work = WorkArrivals(arrivals, lengths)
+    decoding = np.clip(1.0 - grid.points * unit / shared.occupancy, 0.0, 1.0)
+    if shared.pause:
+        decoding[1:] = 0.0
+    step_s, damped = steps.decode_s, np.zeros(seconds.size)
+    queue_s = seconds[grid.full] * grid.points / grid.budget
+    for _ in range(SOLUTIONS):
+        felt = seconds + damped * (step_s * decoding - seconds)
+        chain = _solved(grid, unit, work, (seconds, felt), (lengths, steps.decode_s, alone_s), damped)
+        if shared.workers == 1.0:
+            break
+        often = chain.running.sum(axis=1)
+        lasting = chain.busy_s + queue_s
+        leaving = min(step_s * float(decoding[grid.full]) / float(seconds[grid.full]), 1.0)
+        now = damping(shared.workers, shared.balance_rps, lasting, shared.apart, shared.used, leaving)
+        if not now.any():
+            break
+        found_s = float(often * now @ seconds) / float(often * now @ decoding)
+        if damped.any() and abs(found_s / step_s - 1.0) < EVEN and abs(now - damped).max() < EVEN:
+            break
+        step_s, damped = found_s, now
+        beyond = often[grid.full :] + TINY
+        damped[grid.full :] = beyond @ damped[grid.full :] / beyond.sum()
+        decoding[grid.full :] = beyond @ decoding[grid.full :] / beyond.sum()
+    return chain
+
+
+def _solved(
+    grid: Grid,
+    unit: float,
+    work: WorkArrivals,
+    times: tuple[Array, Array],
+    given: tuple[Array, float, float],
+    damped: Array,
+) -> Chain:
+    (seconds, felt), (lengths, decode_s, alone_s) = times, given
+    arrivals = work.arrivals
     kinds, size = arrivals.rates.size, grid.points.size
-    within = work.within(seconds[: grid.full + 1])
+    within = work.within(felt[: grid.full + 1])
     moves = np.empty((size, kinds, size, kinds))
     for i in range(size):
         moves[i] = np.moveaxis(within[min(i, grid.full)] @ grid.landing[i], 1, 2)
     # In steady state a gap of kind j has lasted longer than ``alone_s`` with this probability.
     empty = np.exp(-arrivals.rates * alone_s)
-    idle = empty * steps.decode_s / (empty * steps.decode_s + (1.0 - empty) / arrivals.rates)
+    idle = empty * decode_s / (empty * decode_s + (1.0 - empty) / arrivals.rates)
     decoding = moves.reshape(size * kinds, size * kinds)
     decoding /= decoding.sum(axis=1, keepdims=True)
     whole = decoding.copy()
     arriving = (lengths @ grid.landing[0])[:, None] * arrivals.shares
     whole[:kinds] = (1.0 - idle)[:, None] * whole[:kinds] + idle[:, None] * arriving.ravel() / arriving.sum()
     starting = np.maximum(_steady(whole), 0.0).reshape(size, kinds)
-    return Chain(grid, unit, work, seconds, decoding, starting / starting.sum(), idle)
+    return Chain(grid, unit, work, seconds, felt, decoding, starting / starting.sum(), float(damped[0]), idle)
 
 
 def _steady(moves: Array) -> Array:

@@ -9,6 +9,7 @@ from planner.serving.open_loop import Flow, WorkerLoad, work_moments, work_share
 from planner.serving.prefill_pool import PrefillPool
 from planner.serving.quantiles import Level, Part, gamma_part, uniform_part, waiting_part
 from planner.serving.queues import fano
+from planner.serving.routed import busy_rate, left_in
 from planner.serving.slots import slot_part
 
 Array = NDArray[np.float64]
@@ -33,7 +34,7 @@ def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
     busy, long = _steps_under_way(load, f, poll)
     look = uniform_part(0.5 * poll)
     in_progress = _residual_part(poll, long, busy)
-    meanwhile = np.minimum(lam * in_progress.mean, np.maximum(load.most_prompts - 1.0, 0.0))
+    meanwhile = np.minimum(lam * _fewer(load, f, long) * in_progress.mean, np.maximum(load.most_prompts - 1.0, 0.0))
     each = f.prompt_work_s / load.lanes
     # Steps with room for many prompts: what counts is the step under way and what came with one; a queue is what does
     # not fit. With less room a queue forms; what its work takes longer than in full steps counts with its mean.
@@ -112,14 +113,21 @@ def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Arr
     """
     lam, theta = np.asarray(load.rate_rps, dtype=float), f.prefill_share
     step = np.where(load.decodes_pause, 0.0, f.decode_s) + f.added_s
-    busy = np.minimum(lam * f.steps_per_prompt / f.batch * step, 1.0)
+    often = lam * f.steps_per_prompt / f.batch
+    busy = np.minimum(often * step, 1.0)
     piece = load.prompts.step_load(load.budget)
     average = f.decode_s / (1.0 - theta)
     excess = theta * f.prompt_work_s / load.lanes * piece * fano(load.arrival_cv, lam * average) / (1.0 - theta**2)
     mixed = (average + excess - (1.0 - busy) * poll) / np.maximum(busy, 1e-12)
     paused = f.fixed_s + f.prompt_work_s * np.maximum(piece, f.batch / f.steps_per_prompt / load.lanes)
     seen = np.where(load.decodes_pause, paused, mixed)
-    return busy, np.clip(seen, step, np.maximum(f.full_step_s, step))
+    arriving = np.minimum(often * step * _fewer(load, f, step), 1.0)
+    return arriving, np.clip(seen, step, np.maximum(f.full_step_s, step))
+
+
+def _fewer(load: WorkerLoad, f: Flow, step_s: Array) -> Array:
+    """Arrivals during steps of this length over those of as much other time."""
+    return busy_rate(f.damped, left_in(f.decode_s / (1.0 - f.prefill_share), step_s, load.decodes_pause))
 
 
 ROOMY, MOSTLY_FIXED = 4.0, 0.25

@@ -123,8 +123,8 @@ def test_priorities() -> None:
 
 def test_sharing_a_stream() -> None:
     assert worker_cv(4.0, 4, "round_robin") == pytest.approx(2.0)
-    assert worker_cv(4.0, np.array([4, 64])) == pytest.approx([2.0, 1.0])
-    assert worker_cv(0.5, 3) == pytest.approx(0.5)
+    assert worker_cv(4.0, np.array([4, 64])) == pytest.approx(np.sqrt(1.0 + 15.0 / np.array([4, 64])))
+    assert worker_cv(0.5, 3) == pytest.approx(np.sqrt(0.75))
     assert worker_cv(4.0, 4, "random") == pytest.approx(np.sqrt(1 + 15 / 4))
     assert worker_cv(1.0, 7, "random") == pytest.approx(1.0)
 
