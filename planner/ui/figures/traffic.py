@@ -16,6 +16,8 @@ from planner.units import MIB
 
 ROW_PX, FRAME_PX = 40, 110
 MATRIX_PX = 430
+SINGLY = 16
+"""Ranks up to which each one is named on the axes of the matrix."""
 TIER = {"scale_up": palette.GREEN, "network": palette.PINK}
 
 
@@ -95,6 +97,7 @@ def traffic_heatmap(matrix: NDArray[np.float64], domain: int) -> go.Figure:
                 )
             ]
         )
-    figure.update_xaxes(title_text=_("to rank"), constrain="domain", showgrid=False)
-    figure.update_yaxes(title_text=_("from rank"), autorange="reversed", showgrid=False)
+    steps = {"tick0": 0, "dtick": 1} if size <= SINGLY else {}
+    figure.update_xaxes(title_text=_("to rank"), constrain="domain", showgrid=False, **steps)
+    figure.update_yaxes(title_text=_("from rank"), autorange="reversed", showgrid=False, **steps)
     return finish(figure, MATRIX_PX)

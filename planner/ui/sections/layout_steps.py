@@ -197,4 +197,4 @@ def _operators(points: tuple[OperatorPoint, ...]) -> None:
 def _named(p: OperatorPoint) -> str:
     """The operator and, small below it, what limits it."""
     name = plain(term_name(p.term))
-    return f"{name} :small[:gray[{plain(bounds()[p.bound])}]]" if p.bound else name
+    return f"{name} :small[:gray[· {plain(bounds()[p.bound])}]]" if p.bound else name
