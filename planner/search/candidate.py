@@ -193,7 +193,7 @@ def _candidate(
         settings=settings,
         memory_gib=memory,
         usd_per_hour=_known(o.usd_per_hour[i]),
-        usd_per_mtok=UsdPerMtok(input=_known(o.usd_per_mtok_input[i]), output=_known(o.usd_per_mtok_output[i])),
+        usd_per_mtok=_token_prices(s, float(o.usd_per_mtok_input[i]), float(o.usd_per_mtok_output[i])),
         joules_per_token=_known(o.joules_per_token[i]),
         interval=interval,
         slo=_checks(s, latency, interval),
@@ -227,6 +227,17 @@ def serves_nothing(candidate: Candidate) -> Candidate:
             "priorities": (),
             "explanation": (),
         }
+    )
+
+
+def _token_prices(s: Setup, input_usd: float, output_usd: float) -> UsdPerMtok:
+    """Dollars per million tokens, apart for input tokens that the prefix cache holds and that are computed."""
+    hits = float(s.traffic.prefix_hit_rate)
+    return UsdPerMtok(
+        input=_known(input_usd),
+        uncached_input=_known(input_usd / (1.0 - hits)),
+        cached_input=0.0 if hits > 0.0 and np.isfinite(input_usd) else None,
+        output=_known(output_usd),
     )
 
 

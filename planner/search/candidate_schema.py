@@ -76,7 +76,15 @@ class UsdPerMtok(Schema):
     input: float | None = Field(
         None, description="Prefill's share of the cost per million input tokens in USD, cached ones included."
     )
-    cached_input: float | None = Field(None, description="Null: cached input tokens are not priced apart.")
+    uncached_input: float | None = Field(
+        None,
+        description="The same cost per million input tokens in USD that no cache holds.",
+    )
+    cached_input: float | None = Field(
+        None,
+        description="Per million cached input tokens in USD: 0, as prefill's cost lies on the others; null where none is "
+        "cached.",
+    )
     output: float | None = Field(
         None, description="The whole cost per million output tokens in USD; plans are ranked by it."
     )
