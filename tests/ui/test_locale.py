@@ -11,7 +11,7 @@ from planner.search.certainty import DISTANCE_WORDS
 from planner.search.explain import TERM_WORDS
 from planner.search.explain import WORDS as RESOURCE_WORDS
 from planner.search.rejections import REASONS
-from planner.ui import gallery, i18n, phrases
+from planner.ui import gallery, i18n, phrases, templates
 from planner.ui.i18n import LOCALES
 from planner.ui.text import sentence
 
@@ -63,14 +63,14 @@ def test_bold_closes_before_punctuation(folder):
 
 
 def test_the_librarys_typed_sentences_have_templates():
-    assert {r.text for r in REASONS.values()} <= set(phrases.WHY)
+    assert {r.text for r in REASONS.values()} <= set(templates.WHY)
     for rule in RULES:
-        assert rule.sentence in phrases.WHY
-        assert rule.fix in phrases.FIXES
-    assert set(DISTANCE_WORDS.values()) <= set(phrases.SENTENCES)
+        assert rule.sentence in templates.WHY
+        assert rule.fix in templates.FIXES
+    assert set(DISTANCE_WORDS.values()) <= set(templates.SENTENCES)
     assert [w for w in _whys(fallback_rules()) if not phrases.known(w)] == []
     words = {*TERM_WORDS.values(), *RESOURCE_WORDS.values()} - {"host time"}
-    assert words <= set(phrases.WORDS)
+    assert words <= set(templates.WORDS)
 
 
 def _whys(rules):
@@ -95,7 +95,7 @@ def test_what_real_plans_say_is_covered(id):
     for m in plan.nearest_misses:
         said += [m.text, m.fix or ""]
     english = [t for t in said if t and not phrases.known(t)]
-    assert not english, "give planner/ui/phrases.py a template for these"
+    assert not english, "give planner/ui/templates.py a template for these"
 
 
 def test_numbers_and_names_stay(chinese):

@@ -78,9 +78,10 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
         st.caption(plain(_("Workbooks need XlsxWriter, which the [sheet] extra of the package installs.")))
     if strange:
         st.caption(
-            _("{nodes}: hardware of your own, which scripts, manifests and workbooks do not know.").format(
-                nodes=plain(", ".join(strange))
-            )
+            _(
+                "{nodes}: hardware of your own. Scripts, manifests and workbooks do not know it, and the plan file "
+                "only names it; Save scenario carries it."
+            ).format(nodes=plain(", ".join(strange)))
         )
 
 
