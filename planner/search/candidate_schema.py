@@ -82,8 +82,8 @@ class UsdPerMtok(Schema):
     )
     cached_input: float | None = Field(
         None,
-        description="Per million cached input tokens in USD: 0, as prefill's cost lies on the others; null where none is "
-        "cached.",
+        description="Per million cached input tokens in USD: 0, as prefill's cost lies on the others; null where none "
+        "is cached.",
     )
     output: float | None = Field(
         None, description="The whole cost per million output tokens in USD; plans are ranked by it."

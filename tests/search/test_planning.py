@@ -268,3 +268,12 @@ def test_a_version_beyond_the_known_ones_and_a_missing_limit_are_said() -> None:
     assert plan.assumptions[0].startswith("No limit is given under slo")
     known = planner.plan(_scenario(engine={"name": "vllm", "version": "0.19.0"}))
     assert not any("extrapolated from 0." in text or "No limit" in text for text in known.assumptions)
+
+
+def test_input_tokens_that_are_computed_carry_the_cached_ones() -> None:
+    plan = _example("deepseek-v3-h800")
+    hits = plan.scenario.workload.prefix_hit_rate
+    for c in plan.candidates:
+        prices = c.usd_per_mtok
+        assert prices.cached_input == 0.0
+        assert (1.0 - hits) * prices.uncached_input + hits * prices.cached_input == pytest.approx(prices.input)
