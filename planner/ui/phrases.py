@@ -2,8 +2,8 @@
 
 The library speaks English and keeps its numbers in the sentence. :mod:`planner.ui.templates` has the templates that it
 fills in: a sentence is matched against them, its parts are kept (numbers, ids) or translated in turn, and the
-template's translation is filled with them. A sentence that no template knows stays English; a test holds the templates against the
-library's typed reasons and rules and against real plans.
+template's translation is filled with them. A sentence that no template knows stays English; a test holds the
+templates against the library's typed reasons and rules and against real plans.
 """
 
 from __future__ import annotations
