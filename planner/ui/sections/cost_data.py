@@ -119,15 +119,12 @@ class TokenPrices:
 
 def token_prices(c: Candidate, d: Deployed) -> TokenPrices:
     """From the plan's own attribution: prefill's share of busy time on prompts, the rest on answers."""
-    if c.usd_per_hour is None:
-        return TokenPrices(None, None, None, None)
-    all_output = c.usd_per_mtok.output
-    input_ = c.usd_per_mtok.input
-    if input_ is None or not d.output_tokens_per_s:
-        return TokenPrices(None, None, all_output, None)
-    hourly = c.usd_per_hour / HOUR_S * MEGA
-    output = (hourly - input_ * d.input_tokens_per_s) / d.output_tokens_per_s
-    return TokenPrices(input_, input_ / (1.0 - d.cached_share), output, all_output)
+    told = c.usd_per_mtok
+    output = None
+    if c.usd_per_hour is not None and told.input is not None and d.output_tokens_per_s:
+        hourly = c.usd_per_hour / HOUR_S * MEGA
+        output = (hourly - told.input * d.input_tokens_per_s) / d.output_tokens_per_s
+    return TokenPrices(told.input, told.uncached_input, output, told.output)
 
 
 @dataclass(frozen=True)
