@@ -10,9 +10,13 @@ import openpyxl
 import pytest
 from plans import example, renamed
 
+from planner.catalog import catalog
+from planner.economics.energy import node_power, power_model
+from planner.economics.owning import OwningInputs, owning_cost, owning_defaults, purchase_usd_per_gpu
 from planner.errors import InfeasibleError, InputError
 from planner.export.workbook.book import cell
-from planner.export.workbook.plan_book import CANDIDATE_COLUMNS, HOURS_PER_MONTH, write_plan_book
+from planner.export.workbook.candidates_sheet import CANDIDATE_COLUMNS, HOURS_PER_MONTH
+from planner.export.workbook.plan_book import write_plan_book
 from planner.search.plan_schema import Plan
 
 AT = {key: i for i, (key, _, _) in enumerate(CANDIDATE_COLUMNS)}
@@ -43,6 +47,51 @@ def expected(plan: Plan, factor: float = 1.0) -> list[tuple[float | None, ...]]:
         )
         for c in plan.candidates
     ]
+
+
+def summary(path: Path) -> dict[str, object]:
+    """Inputs and results by label."""
+    sheet = openpyxl.load_workbook(path, data_only=True)["Summary"]
+    return {row[0]: row[1] for row in sheet.iter_rows(min_row=5, values_only=True) if row[0] is not None}
+
+
+def same(found: dict[str, object], expected: dict[str, object]) -> bool:
+    """Every cell, numbers to nine digits."""
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        assert found[key] == (pytest.approx(value, rel=1e-9) if isinstance(value, int | float) else value), key
+    return True
+
+
+def test_owning_is_the_cost_pages(tmp_path: Path) -> None:
+    """The parts of planner.economics.owning over all GPUs that are paid for, by the month."""
+    plan = example("deepseek-r1-h200")
+    known, d, best = catalog(), owning_defaults(), plan.candidates[0]
+    node = known.node(best.node)
+    power = node_power(node, known.accelerator(node.accelerator), power_model())
+    gpus = best.nodes * node.gpus
+    watts = best.joules_per_token * best.output_tokens_per_s_per_gpu * best.gpus
+    purchase = purchase_usd_per_gpu(node.accelerator, known.prices())
+    assert purchase is not None
+    owner = {k: getattr(d, k).value for k in ("residual_share", "capital_rate_per_year", "maintenance_share_per_year")}
+    cost = owning_cost(
+        OwningInputs(
+            purchase[0],
+            server_share=d.server_and_network_share_of_gpu_price.value,
+            years=d.depreciation_years.value,
+            hosting_usd_per_kw_month=d.hosting_usd_per_kw_month.value,
+            electricity_usd_per_kwh=d.electricity_usd_per_kwh.value,
+            average_w=watts / gpus,
+            provisioned_w=power.facility_provisioned_w,
+            **owner,
+        )
+    )
+    values = summary(written(plan, tmp_path))
+    assert values["owning, USD per month"] == pytest.approx(float(cost.total) * gpus * HOURS_PER_MONTH)
+    for label, part in (("depreciation", cost.depreciation), ("electricity", cost.electricity)):
+        assert values[f"owning: {label}, USD per month"] == pytest.approx(float(part) * gpus * HOURS_PER_MONTH)
+    hit = plan.scenario.workload.prefix_hit_rate
+    assert values["USD per million computed prompt tokens"] == pytest.approx(best.usd_per_mtok.input / (1 - hit))
 
 
 def test_stored_values_are_the_plans(tmp_path: Path) -> None:
@@ -112,7 +161,5 @@ def test_libreoffice_recalculates_to_the_same_numbers(tmp_path: Path) -> None:
     for name, plan in plans.items():
         for factor in (1, 2):
             assert costs(out / f"{name}{factor}.xlsx") == expected(plan, factor)
-        summary = openpyxl.load_workbook(out / f"{name}2.xlsx", data_only=True)["Summary"]
-        values = {row[0]: row[1] for row in summary.iter_rows(values_only=True)}
-        assert values["USD per hour"] == pytest.approx(2 * plan.candidates[0].usd_per_hour)
-        assert values["owning, USD per month"] == "no purchase price"
+        assert summary(out / f"{name}2.xlsx")["USD per hour"] == pytest.approx(2 * plan.candidates[0].usd_per_hour)
+        assert same(summary(out / f"{name}1.xlsx"), summary(written(plan, tmp_path)))

@@ -65,6 +65,8 @@ def _answer(plan: Plan, rank: int) -> Iterator[Block]:
     if rank != 1:
         yield Paragraph(f"This report is on candidate {rank}: {deployment(chosen)}.")
     yield Paragraph(f"Bound by: {chosen.binding}.")
+    whole, cached = chosen.usd_per_mtok.input, plan.scenario.workload.prefix_hit_rate
+    computed = None if whole is None else whole / (1.0 - cached)
     rows = [
         ("GPUs", f"{chosen.gpus:,}"),
         ("nodes, spares included", sig3(chosen.nodes)),
@@ -72,7 +74,8 @@ def _answer(plan: Plan, rank: int) -> Iterator[Block]:
         ("requests in flight", sig3(chosen.concurrency)),
         ("output tokens/s per user", sig3(chosen.output_tokens_per_s_per_user)),
         ("USD per hour", sig3(chosen.usd_per_hour)),
-        ("USD per million input tokens", sig3(chosen.usd_per_mtok.input)),
+        ("USD per million prompt tokens, cached ones counted", sig3(chosen.usd_per_mtok.input)),
+        ("USD per million computed prompt tokens", sig3(computed)),
         ("USD per million output tokens, all cost on output", sig3(chosen.usd_per_mtok.output)),
         ("J per output token", sig3(chosen.joules_per_token)),
     ]

@@ -83,6 +83,13 @@ class Sheet:
             chosen = "quoted" if formula_like(text) else style or "text"
             self.xlsx.write_string(row, column, text, self._style(chosen))
 
+    def enter(self, row: int, column: int, value: float | None) -> None:
+        """A yellow cell: a number to change, or nothing yet."""
+        if value is None:
+            self.xlsx.write_blank(row, column, None, self._style("input"))
+        else:
+            self.put(row, column, value, "input")
+
     def formula(self, row: int, column: int, formula: str, value: Any, style: str = "number") -> None:
         """A live formula with the value it has now."""
         self.xlsx.write_formula(row, column, formula, self._style(style), "" if value is None else value)

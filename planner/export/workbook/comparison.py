@@ -70,10 +70,7 @@ def _option(sheet: Sheet, at: int, count: int, row: Mapping[str, Any], per_mtok:
     output = row["output_tokens_per_s_per_gpu"] * row["gpus"]
     sheet.line_from(at, 4, (row["gpus"], row["nodes"], gpus_per_node), "whole")
     sheet.line_from(at, 7, (row["ttft_mean_ms"], row["tpot_mean_ms"], output))
-    if price is None:
-        sheet.xlsx.write_blank(at, PRICE, None, sheet.book.formats["input"])
-    else:
-        sheet.put(at, PRICE, price, "input")
+    sheet.enter(at, PRICE, price)
     hourly = row["usd_per_hour"]
     paid, money = f"ISNUMBER({cell(at, PRICE)})", f"{cell(at, 5)}*{cell(at, 6)}*{cell(at, PRICE)}"
     none = '"no price"'
