@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.layout.step_traffic import Dispatch, step_traffic
 from planner.memory.budget import MemoryBudget
-from planner.model.precision import FORMATS
 from planner.search.aggregated import budget_of
-from planner.search.certainty import distance_of, evidence_note, extra_spread, interval_of, inverse
-from planner.search.explain import Explained, binding_sentence, explain_step, gain_sentence
+from planner.search.candidate_parts import (
+    breakdown_of,
+    intervals_of,
+    known,
+    latencies,
+    slo_checks,
+    step_bytes,
+    tier_traffic,
+    token_prices,
+)
+from planner.search.certainty import distance_of, evidence_note, extra_spread
+from planner.search.explain import binding_sentence, explain_step, gain_sentence
 from planner.search.loaded import good_part
 from planner.search.plan_schema import (
     AdmissionPolicy,
-    Bound,
     Breakdown,
     Candidate,
     Evidence,
-    Interval,
     KvTransfer,
     Layout,
     MemoryGib,
@@ -32,15 +36,13 @@ from planner.search.plan_schema import (
     Phase,
     Pool,
     PriorityLatency,
-    SloCheck,
-    Term,
     TierTraffic,
     UsdPerMtok,
 )
 from planner.search.policies import admission_policy, by_priority
 from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
-from planner.search.table import Array, Deployments, IntArray, Workers
+from planner.search.table import Deployments, IntArray
 from planner.search.transfer import transfer_plans, transfer_sentences
 from planner.search.worker_settings import (
     decode_sequences,
@@ -49,10 +51,8 @@ from planner.search.worker_settings import (
     prefill_budget,
     prefill_sequences,
 )
-from planner.serving.latency import METRICS, LoadResult
 from planner.serving.stepwise import with_stepwise
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
-from planner.units import MIB, MILLISECOND
 
 
 def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int]) -> dict[int, Candidate]:
@@ -80,7 +80,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         pool_budget = prefill_budget(s, pool)
         transfer = transfer_plans(s, d, rows)
         second = "prefill"
-    up, far = _traffic(s, chosen)
+    up, far = step_bytes(s, chosen)
     assert d.loaded is not None
     looked_at = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
     result = with_stepwise(d.loaded.take(rows).result(), looked_at)
@@ -99,7 +99,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             d,
             row,
             ranks[row],
-            _latencies(result, k),
+            latencies(result, k),
             spread=spread,
             note=note,
             memory=MemoryGib(**budget.gib(k)),
@@ -110,7 +110,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             outside=bool(result.outside[k]),
             admission=admission_policy(s, result, k, at_once),
             priorities=by_priority(s, d.loaded.worker.take(rows), result, k) if d.prefill is None else (),
-            breakdown=_breakdown((("decode", decode), (second, prefill)), k),
+            breakdown=breakdown_of((("decode", decode), (second, prefill)), k),
             binding=binding_sentence(decode, k, "decode"),
             gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
             pools=None
@@ -124,7 +124,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
                 k,
             ),
             transfer=None if transfer is None else transfer[k],
-            traffic=_tiers(float(up[k]), float(far[k])),
+            traffic=tier_traffic(float(up[k]), float(far[k])),
         )
     return out
 
@@ -155,7 +155,7 @@ def _candidate(
 ) -> Candidate:
     o, w = d.outcome, d.decode
     kind = distance_of(s, d, i)
-    interval = _interval(s, d, i, kind, spread, latency)
+    interval = intervals_of(s, d, i, kind, spread, latency)
     gpus = int(d.gpus[i])
     output_rate = float(o.throughput_rps[i]) * float(s.traffic.output_tokens)
     input_rate = float(o.throughput_rps[i]) * float(s.traffic.input_tokens)
@@ -192,11 +192,11 @@ def _candidate(
         priorities=priorities,
         settings=settings,
         memory_gib=memory,
-        usd_per_hour=_known(o.usd_per_hour[i]),
-        usd_per_mtok=_token_prices(s, float(o.usd_per_mtok_input[i]), float(o.usd_per_mtok_output[i])),
-        joules_per_token=_known(o.joules_per_token[i]),
+        usd_per_hour=known(o.usd_per_hour[i]),
+        usd_per_mtok=token_prices(s, float(o.usd_per_mtok_input[i]), float(o.usd_per_mtok_output[i])),
+        joules_per_token=known(o.joules_per_token[i]),
         interval=interval,
-        slo=_checks(s, latency, interval),
+        slo=slo_checks(s, latency, interval),
         binding=binding,
         explanation=(*_next_step(d, i, most), *transfer_sentences(transfer), *gains),
         breakdown=breakdown,
@@ -230,80 +230,6 @@ def serves_nothing(candidate: Candidate) -> Candidate:
     )
 
 
-def _token_prices(s: Setup, input_usd: float, output_usd: float) -> UsdPerMtok:
-    """Dollars per million tokens, apart for input tokens that the prefix cache holds and that are computed."""
-    hits = float(s.traffic.prefix_hit_rate)
-    return UsdPerMtok(
-        input=_known(input_usd),
-        uncached_input=_known(input_usd / (1.0 - hits)),
-        cached_input=0.0 if hits > 0.0 and np.isfinite(input_usd) else None,
-        output=_known(output_usd),
-    )
-
-
-def _known(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _interval(
-    s: Setup, d: Deployments, i: int, kind: str, spread: float, latency: Mapping[str, Percentiles]
-) -> dict[str, Interval]:
-    """Intervals of mean times; a rate's interval moves cost and energy the other way round."""
-    o = d.outcome
-    # the first token comes from the pool that prefills, the others and the rate from the one that decodes
-    decode = d.decode.hardware.own_runs
-    own = {"ttft": (d.prefill or d.decode).hardware.own_runs, "tpot": decode}
-    found = {
-        metric: interval_of(kind, name, mean, spread, own[name])
-        for metric, name in (("ttft_ms", "ttft"), ("tpot_ms", "tpot"), ("tbt_ms", "tpot"))
-        if (mean := latency[metric].mean) is not None
-    }
-    found |= {
-        "output_tokens_per_s_per_gpu": interval_of(
-            kind,
-            "throughput",
-            float(o.throughput_rps[i]) * float(s.traffic.output_tokens) / float(d.gpus[i]),
-            spread,
-            decode,
-        ),
-    }
-    ratio = interval_of(kind, "throughput", 1.0, spread, decode)
-    for name, value in (("usd_per_mtok", o.usd_per_mtok_output[i]), ("joules_per_token", o.joules_per_token[i])):
-        if np.isfinite(value):
-            found[name] = inverse(ratio, float(value))
-    return found
-
-
-def _checks(s: Setup, latency: Mapping[str, Percentiles], interval: Mapping[str, Interval]) -> tuple[SloCheck, ...]:
-    """Limits against the percentiles that they name; a percentile is as uncertain as its mean, in proportion."""
-    checks = []
-    for metric, percentile, limit in s.scenario.slo.limits():
-        value, mean = getattr(latency[metric], percentile), latency[metric].mean
-        upper = interval.get(metric)
-        checks.append(
-            SloCheck(
-                metric=metric,
-                percentile=percentile,
-                limit=limit,
-                value=value,
-                judged_on=percentile,
-                met=value is not None and value <= limit,
-                met_at_80=None if upper is None or not mean or value is None else value * upper.high80 / mean <= limit,
-            )
-        )
-    return tuple(checks)
-
-
-def _latencies(result: LoadResult, k: int) -> dict[str, Percentiles]:
-    """Milliseconds by metric; None where the load is more than the workers pass."""
-    return {
-        f"{metric}_ms": Percentiles(
-            **{name: _known(values[k] / MILLISECOND) for name, values in getattr(result, metric).items()}
-        )
-        for metric in METRICS
-    }
-
-
 def _next_step(d: Deployments, i: int, most: float) -> tuple[str, ...]:
     """Why not more requests per worker: what the next larger operating point of the same layout breaks. ``most``:
     requests that the memory of a worker holds.
@@ -328,30 +254,6 @@ def _next_step(d: Deployments, i: int, most: float) -> tuple[str, ...]:
     reason = REASONS[d.rejections.names[code]]
     text = sentence(reason, float(d.rejections.needed[j]), float(d.rejections.available[j]))
     return (f"More requests do not fit: at {w.concurrency[j]:,.0f} per worker, {text}.",)
-
-
-def _breakdown(phases: tuple[tuple[Phase, Explained], ...], k: int) -> Breakdown:
-    terms: list[Term] = []
-    steps: dict[Phase, float] = {}
-    for phase, explained in phases:
-        total = float(explained.times.total[k])
-        steps[phase] = total / MILLISECOND
-        for name, exposed in explained.times.exposed.items():
-            hidden = explained.times.hidden.get(name)
-            beside = 0.0 if hidden is None else float(hidden[k])
-            if exposed[k] <= 0 and beside <= 0:
-                continue
-            terms.append(
-                Term(
-                    phase=phase,
-                    term=name,
-                    exposed_ms=float(exposed[k]) / MILLISECOND,
-                    hidden_ms=beside / MILLISECOND,
-                    share=float(exposed[k]) / total,
-                    bound=cast(Bound, explained.bound[name][k]),
-                )
-            )
-    return Breakdown(step_ms=steps, terms=tuple(terms))
 
 
 def _pools(
@@ -385,32 +287,3 @@ def _pools(
             )
         )
     return pools[0], pools[1]
-
-
-def _traffic(s: Setup, w: Workers) -> tuple[Array, Array]:
-    """Bytes that a GPU sends in a decode step inside the scale-up domain and over the network, (n,)."""
-    up, far = np.zeros(len(w)), np.zeros(len(w))
-    ways: tuple[tuple[Dispatch, NDArray[np.bool_]], ...] = (("direct", w.deepep), ("gather", ~w.deepep))
-    for dispatch, there in ways:
-        rows = np.flatnonzero(there)
-        some = w.take(rows)
-        found = step_traffic(
-            s.spec,
-            some.layouts,
-            w.hardware.shape,
-            some.concurrency / some.layouts.attention_dp / some.layouts.pp,
-            dispatch=dispatch,
-            activation_bytes=FORMATS[s.precision.activations].bytes_per_value,
-            dispatch_bytes=FORMATS[s.precision.dispatch].bytes_per_value,
-            combine_bytes=FORMATS[s.precision.combine].bytes_per_value,
-        )
-        up[rows] = sum(t.scale_up for t in found.values())
-        far[rows] = sum(t.scale_out for t in found.values())
-    return up, far
-
-
-def _tiers(up: float, far: float) -> tuple[TierTraffic, ...]:
-    return (
-        TierTraffic(tier="scale_up", phase="decode", mib_per_step=up / MIB),
-        TierTraffic(tier="network", phase="decode", mib_per_step=far / MIB),
-    )
