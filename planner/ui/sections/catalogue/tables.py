@@ -172,7 +172,7 @@ def columns(kind: str) -> dict[str, Any]:
     if kind == "accelerator":
         return shared | {
             "memory": number(_("Memory, GB"), _("As sold, decimal gigabytes.")),
-            "bandwidth": number(_("Memory, GB/s")),
+            "bandwidth": number(_("Bandwidth, GB/s"), _("Of the memory.")),
             "bf16": number(_("bf16, TFLOP/s"), _("Dense peak, without structured sparsity.")),
             "fp8": number(_("fp8, TFLOP/s"), _("Dense peak, without structured sparsity.")),
             "fp4": number(_("fp4, TFLOP/s"), _("Dense peak, without structured sparsity.")),
