@@ -19,11 +19,11 @@ def show() -> None:
     left, right = st.columns(2, gap="large")
     with left:
         load_latency.show_load(subject)
-    with right:
-        load_latency.show_budget(subject)
     if subject.feasible:
         load_sizing.show(subject)
         load_sizing.show_admission(subject)
+    with right:  # takes longest: what stands below it does not wait
+        load_latency.show_budget(subject)
     load_split.show(subject)
     if subject.feasible:
         load_ladder.show(subject)
