@@ -130,3 +130,12 @@ def test_scatter_takes_any_values(points: list[tuple[float, float]]) -> None:
 def test_bars_take_no_time_at_all() -> None:
     ET.fromstring(svg.bars([("a", 0.0, 0.0)], "ms"))
     ET.fromstring(svg.bars([], "ms"))
+
+
+@pytest.mark.parametrize("hidden", [0.0, 18.0, 12345.678])
+def test_labels_of_bars_stay_in_the_picture(hidden: float) -> None:
+    drawn = svg.bars([("combine", 1.0, hidden), ("attention core", 3.0, 0.0)], "ms")
+    labels = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="start">([^<]+)<', drawn)
+    assert len(labels) == 2
+    for x, text in labels:
+        assert float(x) + svg.LETTER * len(text) <= svg.WIDTH

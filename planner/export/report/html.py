@@ -19,6 +19,7 @@ td:nth-child(4):not(.n) { min-width: 12rem; }
 pre { overflow-x: auto; border: 1px solid var(--rule); padding: .7rem; font-size: .85rem; }
 figure { margin: 1rem 0; } figcaption { color: var(--dim); font-size: .9rem; }
 svg { width: 100%; height: auto; max-width: 46rem; } svg text { fill: var(--ink); font-size: 12px; }
+@media (max-width: 600px) { body { padding: 1rem; } svg text { font-size: 17px; } }
 svg .grid { stroke: var(--rule); stroke-width: 1; }
 @media print { body { max-width: none; } h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
 """

@@ -9,11 +9,13 @@ from html import escape
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Okabe and Ito's colour-blind-safe set (https://jfly.uni-koeln.de/color/)."""
 WIDTH = 720
+LETTER = 9
+"""Room for a letter of the largest size that the page shows figures at (on a phone)."""
 
 
 def scatter(points: Sequence[tuple[float, float, str, bool]], x_title: str, y_title: str, height: int = 320) -> str:
     """A scatter plot of (x, y, hover text, filled); axes are logarithmic over more than a factor of ten."""
-    left, right, top, bottom = 64, 16, 12, 44
+    left, right, top, bottom = 88, 24, 12, 48
     xs, ys = _axis([p[0] for p in points]), _axis([p[1] for p in points])
     w, h = WIDTH - left - right, height - top - bottom
     out = [_open(height, f"{y_title} against {x_title}")]
@@ -34,7 +36,7 @@ def scatter(points: Sequence[tuple[float, float, str, bool]], x_title: str, y_ti
         )
     out.append(_label(left + w / 2, height - 6, x_title, "middle"))
     out.append(
-        f'<text transform="translate(14 {top + h / 2:.1f}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>'
+        f'<text transform="translate(18 {top + h / 2:.1f}) rotate(-90)" text-anchor="middle">{escape(y_title)}</text>'
     )
     return "".join([*out, "</svg>"])
 
@@ -44,7 +46,8 @@ def bars(rows: Sequence[tuple[str, float, float]], unit: str) -> str:
     left, line, top = 190, 24, 6
     height = top * 2 + line * len(rows)
     most = max((shown + hidden for _, shown, hidden in rows), default=0.0) or 1.0
-    scale = (WIDTH - left - 90) / most
+    texts = [f"{_short(shown)} {unit}" + (f" + {_short(hidden)} hidden" if hidden else "") for _, shown, hidden in rows]
+    scale = (WIDTH - left - 12 - LETTER * max(map(len, texts), default=0)) / most
     out = [_open(height, f"Time by operator in {unit}")]
     for i, (name, shown, hidden) in enumerate(rows):
         y = top + i * line
@@ -55,8 +58,7 @@ def bars(rows: Sequence[tuple[str, float, float]], unit: str) -> str:
                 f'<rect x="{left + shown * scale:.1f}" y="{y + 4}" width="{hidden * scale:.1f}" height="15" '
                 f'fill="none" stroke="{COLOURS[0]}" stroke-dasharray="3 2"/>'
             )
-        text = f"{_short(shown)} {unit}" + (f" + {_short(hidden)} hidden" if hidden else "")
-        out.append(_label(left + (shown + hidden) * scale + 6, y + 15, text, "start"))
+        out.append(_label(left + (shown + hidden) * scale + 6, y + 15, texts[i], "start"))
     return "".join([*out, "</svg>"])
 
 
