@@ -31,6 +31,8 @@ RUN pip install --no-cache-dir --constraint /tmp/constraints.txt "$(ls /tmp/whee
     && rm -r /tmp/wheels /tmp/constraints.txt
 COPY app.py ./
 COPY .streamlit .streamlit
+# Files of a checkout made under a strict umask are their owner's alone; the server reads them as another user.
+RUN chmod -R a+rX /app
 USER 10001
 EXPOSE 8501
 HEALTHCHECK --interval=15s --timeout=5s --start-period=20s --retries=3 CMD ["python", "-c", "import os, urllib.request as u; base = os.environ.get('STREAMLIT_SERVER_BASE_URL_PATH', '').strip('/'); u.urlopen(f\"http://127.0.0.1:{os.environ['STREAMLIT_SERVER_PORT']}/{base + '/' if base else ''}_stcore/health\", timeout=4)"]
