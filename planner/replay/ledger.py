@@ -43,6 +43,8 @@ class Ledger:
         self._counted = counted_range(n, rules)
         self._speculation = rules.speculation.distribution if rules.speculation.acceptance else None
         self._rng = np.random.default_rng(rules.seed)
+        self.chance: list[float] = np.random.default_rng([rules.seed, 1]).random(n).tolist()
+        """A number between 0 and 1 by request, drawn: whose prompt is found in the cache."""
 
     def __len__(self) -> int:
         return len(self.arrival)

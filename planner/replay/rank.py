@@ -52,6 +52,7 @@ class Rank:
         self.n = 0
         """Sequences that decode."""
         self._hit_rate = 0.0 if ledger.block_tokens else cache.hit_rate
+        self._hit_requests = cache.hit_requests
         self._tokens_per_step = tokens_per_step
         self._ends = 0
         self._coming = 0
@@ -111,7 +112,8 @@ class Rank:
             hit = min(pool.cached(blocks), (total - 1) // ledger.block_tokens)
             past = hit * ledger.block_tokens
         else:
-            past = min(int(self._hit_rate * ledger.input[i]), total - 1)
+            part = self._hit_rate if ledger.chance[i] < self._hit_requests else 0.0
+            past = min(int(part * ledger.input[i]), total - 1)
         need = total - past
         if not self.scheduler.chunked and left < need <= self.scheduler.token_budget and not self.scheduler.static:
             return None

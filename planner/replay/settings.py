@@ -77,7 +77,9 @@ class Cache:
     prefix: bool = False
     """Whether prefix blocks of earlier requests are kept (least recently used go first) and reused."""
     hit_rate: float = 0.0
-    """Part of every prompt that counts as cached where the trace itself has no prefix blocks."""
+    """Part of a prompt that counts as cached where the trace itself has no prefix blocks."""
+    hit_requests: float = 1.0
+    """Part of the requests that it does for; the others compute all of theirs."""
     kept_tokens: int = 0
     """Tokens that running requests leave to cached prefixes."""
 

@@ -132,16 +132,20 @@ class Trace:
 
     def infinite_cache_hit_rate(self) -> float:
         """Share of prompt tokens that a cache of unlimited size would hold: whole blocks seen before."""
+        return float(self.infinite_cache_tokens().sum()) / float(self.input_tokens.sum())
+
+    def infinite_cache_tokens(self) -> IntArray:
+        """Tokens of each prompt that it would hold, (n,)."""
+        hit = np.zeros(len(self), dtype=np.int64)
         if not self.block_tokens:
-            return 0.0
+            return hit
         seen: set[int] = set()
-        hit = 0
         for i, tokens in enumerate(self.input_tokens.tolist()):
             whole = self.blocks_of(i)[: tokens // self.block_tokens].tolist()
             known = next((k for k, b in enumerate(whole) if b not in seen), len(whole))
-            hit += known * self.block_tokens
+            hit[i] = known * self.block_tokens
             seen.update(whole)
-        return hit / float(self.input_tokens.sum())
+        return hit
 
     def write_jsonl(self, path: Path) -> None:
         """One JSON object a request in the keys of the Mooncake traces (milliseconds; 512-token blocks there, stated

@@ -230,6 +230,11 @@ class Workload(Schema):
     prefix_hit_rate: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
         0.0, description="Part of prompt tokens found in the prefix cache; with prefix_reuse found by the plan."
     )
+    prefix_hit_requests: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None,
+        description="Part of requests whose prompt is found in the cache, as far as prefix_hit_rate needs, while the "
+        "others compute all of theirs; absent takes every prompt alike, or what prefix_reuse says.",
+    )
     prefix_reuse: PrefixReuse | None = Field(
         None, description="Shared prefixes, from which the plan finds the hit rate; absent takes prefix_hit_rate."
     )
@@ -246,6 +251,16 @@ class Workload(Schema):
     daily_profile: DailyProfile | None = Field(
         None, description="The load over a day; the arrival's rate is that of the busiest hour."
     )
+
+    @model_validator(mode="after")
+    def _hits_fit_in_their_prompts(self) -> Self:
+        part = self.prefix_hit_requests
+        if part is not None and self.prefix_hit_rate > part:
+            raise ValueError(
+                f"prefix_hit_requests: {part:g} of the requests cannot hold {self.prefix_hit_rate:g} of all prompt "
+                "tokens (prefix_hit_rate); it must be at least as much"
+            )
+        return self
 
     @model_validator(mode="after")
     def _day_has_a_rate(self) -> Self:

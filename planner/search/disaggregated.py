@@ -123,7 +123,7 @@ def counted_pools(s: Setup, points: PoolPoints, rate: float) -> PoolPoints:
     """
     w = points.workers
     steps = prompt_steps(w.hardware.ctx, w.layouts, s.traffic, w.token_budget.astype(float), *_how(w))
-    prompts, full_s = PromptWork(s.prompt_shape, steps).full_step()
+    prompts, full_s = PromptWork(s.computed_shape, steps).full_step()
     rows = np.tile(np.arange(len(w)), UTILISATIONS.size)
     need = rate / (np.repeat(UTILISATIONS, len(w)) * (prompts / full_s)[rows])
     many, first = _distinct(_counted(points.take(rows), need))
@@ -134,7 +134,7 @@ def counted_pools(s: Setup, points: PoolPoints, rate: float) -> PoolPoints:
     kept = np.flatnonzero(pareto_mask(columns, ["min"] * len(columns)))
     many, n = many.take(kept), kept.size
     count = many.workers.count.astype(float)
-    given = PoolLoad(np.full(n, rate), np.full(n, stream_cv(s)), count, steps.take(rows[kept]), s.prompt_shape)
+    given = PoolLoad(np.full(n, rate), np.full(n, stream_cv(s)), count, steps.take(rows[kept]), s.computed_shape)
     return replace(many, pool=prefill_pool(given))
 
 

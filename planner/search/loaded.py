@@ -20,6 +20,7 @@ from planner.serving.goodput import good_share
 from planner.serving.latency import EVERYTHING, LoadResult, percentiles
 from planner.serving.open_loop import WorkerLoad
 from planner.serving.prefill_pool import PrefillPool
+from planner.serving.prefix_cache import cached_before
 from planner.serving.quantiles import LEVELS
 from planner.serving.queues import Routing, worker_cv
 from planner.serving.rows import put
@@ -84,7 +85,7 @@ def prompt_shape(s: Setup, w: Workers, stage: Stage) -> tuple[Array, Array]:
     pause = s.scheduler.policy == "prefill_first"
     ranks = w.layouts.attention_dp
     riding = np.zeros(len(w)) if pause else w.concurrency / ranks
-    new, cached = float(s.traffic.new_tokens), float(s.traffic.cached_tokens)
+    new, cached = float(s.traffic.new_tokens), cached_before(s.prompt_shape, s.hits)
     budget = np.maximum(w.token_budget - riding, 1.0)
     busy = np.minimum(stage.prompts, ranks)
     tokens = np.minimum(new * np.maximum(stage.prompts / ranks, 1.0), budget)
@@ -221,7 +222,7 @@ def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
         arrival_cv=cv,
         sharing=sharing(s, w.count),
         stream_cv=stream_cv(s),
-        prompts=s.prompt_shape,
+        prompts=s.computed_shape,
         outputs=s.step_shape,
         decode_step_s=stage.decode_s,
         reference_occupancy=w.concurrency,

@@ -20,8 +20,9 @@ from planner.search.selection import COLUMNS, Feasible, Key, distinct, ranked
 from planner.search.setup import Setup
 from planner.search.table import Deployments, Outcome, Workers
 from planner.serving.open_loop import WorkerLoad, flow
+from planner.serving.prefix_cache import cached_before
 from planner.serving.rows import put
-from planner.serving.stepwise import StepCurves, Stepwise, applies, stepwise
+from planner.serving.stepwise import StepCurves, Stepwise, applies, context_scv, stepwise
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -153,7 +154,7 @@ def step_curves(s: Setup, w: Workers, load: WorkerLoad) -> StepCurves:
     pause = s.scheduler.policy == "prefill_first"
     running = np.maximum(w.concurrency, 1.0)
     context = float(s.traffic.mean_context)
-    new, cached = float(s.traffic.new_tokens), float(s.traffic.cached_tokens)
+    new, cached = float(s.traffic.new_tokens), cached_before(s.prompt_shape, s.hits)
 
     def decode(requests: Array, tokens: float) -> Array:
         return _seconds(w, StepWork(requests.ravel(), np.full(requests.size, tokens)), requests.shape[1])
@@ -178,6 +179,7 @@ def step_curves(s: Setup, w: Workers, load: WorkerLoad) -> StepCurves:
         (longer - here) / np.log(LONGER_CONTEXT),
         tokens / new,
         _seconds(w, work, tokens.shape[1]),
+        np.full(n, context_scv(s.prompt_shape, s.step_shape)),
     )
 
 

@@ -47,6 +47,8 @@ WARMUP_RESIDENCES, COOLDOWN_RESIDENCES = 1.5, 1.0
 they are replayed but not counted."""
 LEAST_UNCOUNTED, MOST_WARMUP, MOST_COOLDOWN = 0.1, 0.5, 0.35
 """Bounds of the uncounted parts of the requests at either end."""
+MOST_HIT = 0.999
+"""Largest part of prompt tokens that a trace's prefixes count for."""
 LATENCIES = ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms")
 
 
@@ -196,7 +198,8 @@ def _workers(
     cache = kv_cache(s, hw, layout, sequences * ranks, token_budget)
     kept = int(cache.tokens * (1.0 - s.request_share)) if s.scenario.workload.prefix_reuse is not None else 0
     cache = replace(cache, kept_tokens=kept if o.prefix_cache else 0)
-    cache = replace(cache, prefix=o.prefix_cache, hit_rate=float(s.traffic.prefix_hit_rate) if o.prefix_cache else 0.0)
+    cache = replace(cache, prefix=o.prefix_cache, hit_rate=s.hits.part if o.prefix_cache else 0.0)
+    cache = replace(cache, hit_requests=s.hits.requests)
     return Workers(Deployment(count, ranks, scheduler, cache), table, layout, hw)
 
 
@@ -257,8 +260,11 @@ def with_trace(scenario: Scenario, trace: Trace) -> Scenario:
     arrival = scenario.workload.arrival
     if np.isfinite(trace.rate_rps) and trace.gap_cv > 0:
         arrival = Gamma(kind="gamma", rate_rps=trace.rate_rps, cv=trace.gap_cv)
-    hit = trace.infinite_cache_hit_rate() if trace.block_tokens else scenario.workload.prefix_hit_rate
-    changes: dict[str, Any] = {**lengths, "arrival": arrival, "prefix_hit_rate": min(hit, 0.999)}
+    changes: dict[str, Any] = {**lengths, "arrival": arrival}
+    if trace.block_tokens:
+        held = trace.infinite_cache_tokens()
+        rate, requests = min(trace.infinite_cache_hit_rate(), MOST_HIT), float(np.mean(held > 0))
+        changes |= {"prefix_hit_rate": rate, "prefix_hit_requests": max(requests, rate) or None}
     return scenario.model_copy(update={"workload": scenario.workload.model_copy(update=changes)})
 
 

@@ -30,6 +30,7 @@ from planner.scenario.load import resolve_model
 from planner.scenario.loads import ClosedLoop
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.serving.length_shape import LengthShape
+from planner.serving.prefix_cache import Hits, computed_shape
 from planner.serving.speculative import acceptance_from_length, extra_kv_tokens, in_steps, steps_for
 from planner.serving.worker import Traffic
 
@@ -132,6 +133,22 @@ class Setup:
     def prompt_shape(self) -> LengthShape:
         """Prompts, cut at the model's context."""
         return LengthShape.of(self.scenario.workload.input_tokens, float(self.spec.max_context_tokens))
+
+    @cached_property
+    def hits(self) -> Hits:
+        """Which prompts are found in the prefix cache."""
+        w, rate = self.scenario.workload, float(self.traffic.prefix_hit_rate)
+        if rate > 0.0 and w.prefix_hit_requests is not None:
+            return Hits(w.prefix_hit_requests, rate / w.prefix_hit_requests)
+        if rate > 0.0 and w.prefix_reuse is not None:
+            part = float(w.prefix_reuse.tokens) / float(self.traffic.input_tokens)
+            return Hits(min(rate / part, 1.0), part, float(w.prefix_reuse.tokens))
+        return Hits(1.0, rate)
+
+    @cached_property
+    def computed_shape(self) -> LengthShape:
+        """Prompt tokens that are computed."""
+        return computed_shape(self.prompt_shape, self.hits)
 
     @cached_property
     def output_shape(self) -> LengthShape:

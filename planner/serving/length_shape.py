@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,6 +48,15 @@ class LengthShape:
     def fixed(cls, tokens: float) -> LengthShape:
         """All lengths equal."""
         return cls(float(tokens), np.ones(1), np.ones(1))
+
+    @classmethod
+    def mixed(cls, shares: Sequence[float], tokens: Sequence[Array], weights: Array) -> LengthShape:
+        """Lengths of which parts (``shares``) are as in one of ``tokens`` each, arrays (m,) with common ``weights``."""
+        values = np.concatenate(tokens)
+        chances = np.concatenate([share * weights for share in shares])
+        order = np.argsort(values, kind="stable")
+        mean = float(chances @ values)
+        return cls(mean, values[order] / mean, chances[order])
 
     def moment(self, order: int) -> float:
         """E[x^order], dimensionless; 1 for order 1."""

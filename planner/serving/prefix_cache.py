@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError
+from planner.serving.length_shape import LengthShape
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Which prompts are found in the cache: a part of the requests, each as far as a part of its tokens or a number of
+    them."""
+
+    requests: float
+    """Part of the requests that are."""
+    part: float
+    """Part of the tokens of one of them."""
+    tokens: float = 0.0
+    """Number of its first tokens, where that is the same for all; else 0."""
+
+    def cached(self, prompt_tokens: Array) -> Array:
+        """Tokens found of a prompt that is."""
+        found = np.minimum(self.tokens, prompt_tokens - 1.0) if self.tokens else self.part * prompt_tokens
+        return np.asarray(np.maximum(found, 0.0))
+
+
+def computed_shape(prompts: LengthShape, hits: Hits) -> LengthShape:
+    """Prompt tokens that are computed: all of a prompt that is not found, the rest of one that is."""
+    if hits.requests >= 1.0 and not hits.tokens:
+        return replace(prompts, mean=prompts.mean * (1.0 - hits.part))
+    tokens = prompts.values * prompts.mean
+    shares = (hits.requests, 1.0 - hits.requests)
+    return LengthShape.mixed(shares, (tokens - hits.cached(tokens), tokens), prompts.weights)
+
+
+def cached_before(prompts: LengthShape, hits: Hits) -> float:
+    """Cached tokens before a computed one, mean over prompts where all are alike, else over computed tokens."""
+    if hits.requests >= 1.0 and not hits.tokens:
+        return hits.part * prompts.mean
+    tokens = prompts.values * prompts.mean
+    cached = hits.cached(tokens)
+    before = hits.requests * float(prompts.weights @ (cached * (tokens - cached)))
+    return before / computed_shape(prompts, hits).mean
 
 
 def lru_hit_rate(popularity: ArrayLike, capacity: ArrayLike) -> Array:

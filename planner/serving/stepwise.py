@@ -55,10 +55,17 @@ class StepCurves:
     tokens: Array
     """Prompt tokens of a step in mean prompts, ascending, (n, p), and its seconds beside the mean decodes."""
     prompt_s: Array
+    context_scv: Array
+    """Squared CV of the context of a decoding request, (n,)."""
 
     def take(self, rows: NDArray[np.int64]) -> StepCurves:
         return StepCurves(
-            self.occupancy[rows], self.decode_s[rows], self.context_s[rows], self.tokens[rows], self.prompt_s[rows]
+            self.occupancy[rows],
+            self.decode_s[rows],
+            self.context_s[rows],
+            self.tokens[rows],
+            self.prompt_s[rows],
+            self.context_scv[rows],
         )
 
 
@@ -212,7 +219,7 @@ def _decode_spread(
     tokens /= tokens.sum()
     seen = float(seconds @ tokens)
     by_requests = float(np.square(seconds - seen) @ tokens)
-    by_context = curves.context_s[row] ** 2 * _context_scv(load) / max(mean, 1.0)
+    by_context = curves.context_s[row] ** 2 * curves.context_scv[row] / max(mean, 1.0)
     wider = np.sqrt(1.0 + by_context / max(by_requests, 1e-18)) if by_requests > 0.0 else 1.0
     each = np.maximum(seen + (seconds - seen) * wider, 0.5 * float(seconds.min()))
     own = (by_requests + by_context) * float(lifetime_average(np.array(left))) / (1.0 - rate * added_s) ** 2
@@ -222,14 +229,13 @@ def _decode_spread(
     return DecodeSpread(each, tokens, seen, float(seconds @ steps / steps.sum()), own, shared)
 
 
-def _context_scv(load: WorkerLoad) -> float:
+def context_scv(prompts: LengthShape, out: LengthShape) -> float:
     """Squared CV of the context of a decoding request: its prompt, and a uniform part of an output weighted by its
     length."""
-    out = load.outputs
     grown = 0.5 * out.moment(2) * out.mean
     spread = out.moment(3) / 3.0 * out.mean**2 - grown**2
-    prompt = load.prompts.mean
-    return (load.prompts.scv * prompt**2 + spread) / (prompt + grown) ** 2
+    prompt = prompts.mean
+    return (prompts.scv * prompt**2 + spread) / (prompt + grown) ** 2
 
 
 def _whole_budget(budget: float, prompts: LengthShape) -> float:

@@ -40,6 +40,8 @@ WRONG = [
     ("engine.name", "ollama"),
     ("engine.name", ...),
     ("engine.version", 0.9),
+    ("workload.prefix_hit_requests", 0),
+    ("workload.prefix_hit_requests", 1.5),
     ("engine.options.gpu_memory_utilization", 1.2),
     ("engine.options.gpu_memory_utilization", 0),
     ("engine.options.max_num_seqs", 0),

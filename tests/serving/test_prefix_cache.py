@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
+from planner.scenario.lengths import LognormalLength
+from planner.serving.length_shape import LengthShape
 from planner.serving.prefix_cache import (
+    Hits,
     affinity_pays,
     by_affinity,
+    cached_before,
+    computed_shape,
     computed_tokens,
     lru_hit_rate,
     spread_evenly,
@@ -64,3 +69,31 @@ def test_one_hot_prefix_is_better_spread() -> None:
 def test_computed_tokens() -> None:
     assert computed_tokens(1000, 0.563) == pytest.approx(437)
     assert computed_tokens(1, 0.9) == 1.0
+
+
+PROMPTS = LengthShape.of(LognormalLength(kind="lognormal", mean_tokens=1200.0, p95_tokens=3000.0))
+
+
+def test_equal_hits_leave_the_shape_of_prompts() -> None:
+    found = computed_shape(PROMPTS, Hits(1.0, 0.4))
+    assert found.mean == pytest.approx(0.6 * PROMPTS.mean)
+    assert found.values == pytest.approx(PROMPTS.values)
+    assert cached_before(PROMPTS, Hits(1.0, 0.4)) == pytest.approx(0.4 * PROMPTS.mean)
+
+
+def test_hits_of_some_requests_keep_the_mean_and_widen_what_is_computed() -> None:
+    alike, some = (computed_shape(PROMPTS, h) for h in (Hits(1.0, 0.4), Hits(0.5, 0.8)))
+    assert some.mean == pytest.approx(alike.mean)
+    assert some.scv > alike.scv + 0.3
+    assert some.weights.sum() == pytest.approx(1.0)
+    assert (np.diff(some.values) >= 0.0).all()
+    assert some.quantile(0.95) > alike.quantile(0.95)
+    before = cached_before(PROMPTS, Hits(0.5, 0.8))  # found tokens stand before a fifth of the computed ones only
+    second = PROMPTS.moment(2) * PROMPTS.mean**2
+    assert before == pytest.approx(0.5 * 0.8 * 0.2 * second / some.mean)
+
+
+def test_a_shared_prefix_saves_its_own_tokens() -> None:
+    found = computed_shape(LengthShape.fixed(1000.0), Hits(0.75, 0.4, 400.0))
+    assert found.mean == pytest.approx(0.75 * 600.0 + 0.25 * 1000.0)
+    assert found.values * found.mean == pytest.approx([600.0, 1000.0])

@@ -29,7 +29,7 @@ def _curves(worker: WorkerLoad) -> StepCurves:
     fixed = float(worker.prefill_fixed_s)
     rows = (DECODE_S + SLOPE_S * occupancy, tokens, riding + fixed + (PROMPT_S - fixed) * tokens)
     decode, tokens, prompts = (np.tile(v, (n, 1)) for v in rows)
-    return StepCurves(np.tile(occupancy, (n, 1)), decode, np.full(n, 0.001), tokens, prompts)
+    return StepCurves(np.tile(occupancy, (n, 1)), decode, np.full(n, 0.001), tokens, prompts, np.full(n, 0.5))
 
 
 def _found(rate: float, **changes: Any) -> Stepwise | None:
