@@ -76,21 +76,6 @@ def lru_hit_rate(popularity: ArrayLike, capacity: ArrayLike) -> Array:
     return np.array(found)
 
 
-def tokens_for_hit_rate(popularity: ArrayLike, prefix_tokens: float, hit_rate: float) -> float:
-    """Cache tokens with which LRU reaches ``hit_rate`` on prefixes of ``prefix_tokens`` each; bisection of Che's form.
-
-    Raises InputError for a rate that no cache reaches (first uses always miss; here every item is known).
-    """
-    if not 0.0 <= hit_rate < 1.0:
-        raise InputError("hit_rate", hit_rate, "0 to less than 1")
-    p = np.asarray(popularity, dtype=float)
-    low, high = 0.0, float(np.count_nonzero(p))
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if lru_hit_rate(p, middle)[0] < hit_rate else (low, middle)
-    return high * prefix_tokens
-
-
 def zipf(items: int, exponent: float) -> Array:
     """Popularities of ``items`` in proportion to rank^-exponent, adding up to 1."""
     weights = np.arange(1, items + 1, dtype=float) ** -exponent
@@ -138,13 +123,3 @@ def by_affinity(popularity: ArrayLike, workers: int, items_per_worker: float) ->
         misses[w] = float(mine.sum()) * (1.0 - rate)
     work = load if misses.sum() == 0 else misses / misses.sum()
     return RoutedCache(hits, float(work.max() * workers), work)
-
-
-def computed_tokens(input_tokens: ArrayLike, hit_rate: ArrayLike) -> Array:
-    """Prompt tokens that are computed: input x (1 - hit rate), at least one (the last token always is)."""
-    return np.maximum(np.asarray(input_tokens, dtype=float) * (1.0 - np.asarray(hit_rate, dtype=float)), 1.0)
-
-
-def affinity_pays(even: RoutedCache, affinity: RoutedCache) -> bool:
-    """Whether the busiest worker computes less with affinity than any does without: (1 - hit) x imbalance."""
-    return (1.0 - affinity.hit_rate) * affinity.imbalance < (1.0 - even.hit_rate) * even.imbalance

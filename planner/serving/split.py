@@ -132,20 +132,3 @@ def kv_moves(
     shape = np.broadcast(exposed, wait)
     given = (exposed, wait, whole, out.utilisation, into.utilisation)
     return KvMoves(*(np.broadcast_to(v, shape.shape) for v in given))
-
-
-def pool_ratio(
-    prompt_s: ArrayLike,
-    prefill_servers: ArrayLike,
-    output_tokens: ArrayLike,
-    tpot_s: ArrayLike,
-    decode_slots: ArrayLike,
-) -> Array:
-    """Prefill workers for each decode worker when both are equally full: decode rate over prefill rate.
-
-    A prefill worker passes servers / prompt_s requests per second, a decode worker slots / ((O - 1) TPOT).
-    """
-    prefill_rps = np.asarray(prefill_servers, dtype=float) / np.asarray(prompt_s, dtype=float)
-    further = np.maximum(np.asarray(output_tokens, dtype=float) - 1.0, 1.0)
-    decode_rps = np.asarray(decode_slots, dtype=float) / (further * np.asarray(tpot_s, dtype=float))
-    return np.asarray(decode_rps / prefill_rps)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from planner.errors import InputError
+from planner.layout.layouts import Layouts
 from planner.replay.generate import workload_trace
 from planner.scenario.load import load_scenario
 from planner.scenario.schema import Scenario
@@ -112,6 +113,23 @@ def test_impossible_prefixes_are_refused(change: dict[str, Any], message: str) -
     data["workload"]["prefix_reuse"] |= change
     with pytest.raises(InputError, match=message):
         plan(Scenario.from_dict(data))
+
+
+@pytest.mark.parametrize("requests", [None, 0.5])
+def test_hits_of_some_requests_stand_in_the_tails_of_plan_and_replay(requests: float | None) -> None:
+    lengths = ({"kind": "lognormal", "mean_tokens": m, "p95_tokens": q} for m, q in ((1155, 3300), (211, 500)))
+    data = scenario(5).to_dict() | {"model": "llama-3.3-70b", "slo": {}, "search": {"serving": ["agg"]}}
+    data["hardware"] = {"candidates": [{"node": "dgx-h100"}]}
+    data["workload"] = {
+        **dict(zip(("input_tokens", "output_tokens"), lengths, strict=True)),
+        "arrival": {"kind": "poisson", "rate_rps": 3.0},
+        "prefix_hit_rate": 0.4,
+        "prefix_hit_requests": requests,
+    }
+    answer = replay_scenario(Scenario.from_dict(data), requests=8_000, layout=Layouts.of(tp=4))
+    found = answer.replayed.summary()["ttft_ms"]
+    for level in ("p50", "p95"):
+        assert getattr(answer.candidate.ttft_ms, level) == pytest.approx(found[level], rel=0.1), level
 
 
 def test_a_hit_rate_beside_shared_prefixes_is_said_not_to_count() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.serving.split import exposed_transfer, kv_moves, pool_ratio, shared_link, split_at_rate
+from planner.serving.split import exposed_transfer, kv_moves, shared_link, split_at_rate
 
 
 def test_a_transfer_hides_behind_the_layers_that_follow() -> None:
@@ -48,11 +48,6 @@ def test_moves_show_their_last_layer_or_what_does_not_fit_beside_the_step() -> N
     assert moves(5.0, 1, send=0.1)[0] == pytest.approx(0.201)  # the receiver is slower
     assert not moves(5.0, 1, rate=1.01)[1]
     assert moves(5.0, 1, rate=0.99)[1]
-
-
-def test_pools_are_equally_full_at_their_ratio() -> None:
-    ratio = pool_ratio(0.2, 4.0, 201.0, 0.02, 100.0)
-    assert ratio * 4.0 / 0.2 == pytest.approx(100.0 / (200 * 0.02))
 
 
 def test_the_prefill_queue_diverges() -> None:
