@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-EXIT_DONE = 0
 EXIT_BAD_INPUT = 2
 EXIT_INFEASIBLE = 3
 

@@ -91,7 +91,7 @@ def test_owning_is_the_cost_pages(tmp_path: Path) -> None:
     for label, part in (("depreciation", cost.depreciation), ("electricity", cost.electricity)):
         assert values[f"owning: {label}, USD per month"] == pytest.approx(float(part) * gpus * HOURS_PER_MONTH)
     hit = plan.scenario.workload.prefix_hit_rate
-    assert values["USD per million computed prompt tokens"] == pytest.approx(best.usd_per_mtok.input / (1 - hit))
+    assert values["USD per million uncached input tokens"] == pytest.approx(best.usd_per_mtok.input / (1 - hit))
 
 
 def test_stored_values_are_the_plans(tmp_path: Path) -> None:

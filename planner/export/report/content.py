@@ -74,8 +74,8 @@ def _answer(plan: Plan, rank: int) -> Iterator[Block]:
         ("requests in flight", sig3(chosen.concurrency)),
         ("output tokens/s per user", sig3(chosen.output_tokens_per_s_per_user)),
         ("USD per hour", sig3(chosen.usd_per_hour)),
-        ("USD per million prompt tokens, cached ones counted", sig3(chosen.usd_per_mtok.input)),
-        ("USD per million computed prompt tokens", sig3(computed)),
+        ("USD per million input tokens, cached ones included", sig3(chosen.usd_per_mtok.input)),
+        ("USD per million uncached input tokens", sig3(computed)),
         ("USD per million output tokens, all cost on output", sig3(chosen.usd_per_mtok.output)),
         ("J per output token", sig3(chosen.joules_per_token)),
     ]
