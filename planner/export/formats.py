@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from planner.errors import UnknownNameError
 
 if TYPE_CHECKING:
+    from planner.catalog import Catalog
     from planner.search.plan_schema import Plan
 
 FORMATS = (
@@ -25,8 +26,8 @@ SUFFIXES = {"vllm": ".sh", "sglang": ".sh", "trtllm": ".sh", "report-md": ".md",
 """File endings; manifests and values end in .yaml."""
 
 
-def export_text(plan: Plan, name: str, candidate: int = 1) -> str:
-    """The export ``name`` of one candidate (its rank, from 1).
+def export_text(plan: Plan, name: str, candidate: int = 1, *, catalog: Catalog | None = None) -> str:
+    """The export ``name`` of one candidate (its rank, from 1); ``catalog`` is the one planned with, absent the usual.
 
     Raises UnknownNameError for a format that does not exist, InfeasibleError where the plan has no candidate (reports
     are written all the same), InputError where the format cannot express the layout.
@@ -46,7 +47,7 @@ def export_text(plan: Plan, name: str, candidate: int = 1) -> str:
     from planner.export.manifests.llm_d import llm_d
     from planner.export.roles import Deployment, deployment
 
-    d = deployment(plan, candidate, name if name in ENGINES else None)
+    d = deployment(plan, candidate, name if name in ENGINES else None, catalog)
     if name in ENGINES:
         return launch_script(d, name)
     manifests: dict[str, Callable[[Deployment], str]] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.catalog import catalog
+from planner.catalog import Catalog, catalog
 from planner.catalog.model_spec import ModelSpec, MoeFeedForward
 from planner.errors import InfeasibleError, InputError
 from planner.export.words import dns_name, model_argument
@@ -108,22 +108,24 @@ def pick(plan: Plan, rank: int = 1) -> Candidate:
     raise InputError("--candidate", rank, f"a rank from 1 to {len(plan.candidates)}")
 
 
-def deployment(plan: Plan, rank: int = 1, engine: str | None = None) -> Deployment:
+def deployment(plan: Plan, rank: int = 1, engine: str | None = None, known: Catalog | None = None) -> Deployment:
     """The workers of one candidate, resolved against the catalogue (for the hosts of a node, and the GPU's vendor).
 
-    ``engine`` is the one that will run them, which says how ranks may lie on hosts; None is the plan's own.
+    ``engine`` is the one that will run them, which says how ranks may lie on hosts; None is the plan's own. ``known``
+    is the catalogue planned with; None is the usual one.
     """
     candidate, engine = pick(plan, rank), engine or plan.scenario.engine.name
-    spec = resolve_model(plan.scenario, catalog())
+    known = known or catalog()
+    spec = resolve_model(plan.scenario, known)
     if candidate.serving == "disagg":
         pools = (("prefill", candidate.prefill_pool), ("decode", candidate.decode_pool))
         roles = []
         for name, pool in pools:
             if pool is None:
                 raise InputError("candidates", f"rank {rank}", "a disaggregated candidate with both of its pools")
-            roles.append(_role(plan, engine, name, pool.layout, pool.workers, pool.node))  # type: ignore[arg-type]
+            roles.append(_role(plan, known, engine, name, pool.layout, pool.workers, pool.node))  # type: ignore[arg-type]
     else:
-        roles = [_role(plan, engine, "serve", candidate.layout, candidate.replicas, candidate.node)]
+        roles = [_role(plan, known, engine, "serve", candidate.layout, candidate.replicas, candidate.node)]
     own = PrecisionPlan.from_checkpoint(spec).as_dict()
     changes = {
         name: (own[name], found)
@@ -142,13 +144,13 @@ def deployment(plan: Plan, rank: int = 1, engine: str | None = None) -> Deployme
     )
 
 
-def _role(plan: Plan, engine: str, name: RoleName, layout: Layout, workers: int, node_id: str) -> Role:
-    node = catalog().node(node_id)
+def _role(plan: Plan, known: Catalog, engine: str, name: RoleName, layout: Layout, workers: int, node_id: str) -> Role:
+    node = known.node(node_id)
     chosen = [c.gpus for c in _choices(plan) if c.node == node_id and c.gpus is not None]
     gpus = chosen[0] if chosen else node.gpus
     host = min(gpus, node.gpus_per_host or gpus)
     pods = spread(layout, host, engine)
-    accelerator = catalog().accelerator(node.accelerator)
+    accelerator = known.accelerator(node.accelerator)
     domain = min(node.scale_up.domain or 1, gpus)
     return Role(name, layout, workers, node_id, accelerator.vendor, pods, layout.gpus // pods, host, domain)
 

@@ -1,12 +1,18 @@
 """What is taken home: every file that the planner can write of a plan, and sentences where it cannot."""
 
 import io
+from pathlib import Path
 
 import pytest
 
+import planner
+from planner.catalog import catalog
 from planner.errors import InputError, UnknownNameError
 from planner.export.formats import ENGINES, FORMATS, export_text
+from planner.scenario.load import load_scenario
 from planner.scenario.schema import NodeChoice
+from planner.ui import own
+from planner.ui.overlay import Overlay
 from planner.ui.sections import take_home
 from tests.ui.test_frame import opened
 
@@ -72,14 +78,25 @@ def test_nothing_feasible_leaves_plan_and_reports(app):
 
 def test_the_workbook_opens(plan):
     openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.load_workbook(io.BytesIO(take_home.workbook(plan)))
+    book = openpyxl.load_workbook(io.BytesIO(take_home.workbook(plan, catalog())))
     assert {"Summary", "Prices", "Candidates"} <= set(book.sheetnames)
 
 
-def test_own_hardware_is_said_to_have_no_scripts(scenario):
-    assert take_home.foreign_nodes(scenario) == []
-    hardware = scenario.hardware.model_copy(update={"candidates": (NodeChoice(node="my-node"),)})
-    assert take_home.foreign_nodes(scenario.model_copy(update={"hardware": hardware})) == ["my-node"]
+def test_own_hardware_goes_into_every_file(tmp_path: Path):
+    openpyxl = pytest.importorskip("openpyxl")
+    known = Overlay(own.hardware(catalog(), own.defaults(catalog(), "h100-sxm") | {"id": "mine", "base": "h100-sxm"}))
+    scenario = load_scenario(Path(__file__).parents[2] / "examples" / "gpt-oss-120b-h100.yaml")
+    hardware = scenario.hardware.model_copy(update={"candidates": (NodeChoice(node="mine-8"),)})
+    scenario = scenario.model_copy(update={"hardware": hardware})
+    plan = planner.plan(scenario, known.catalog)
+    assert plan.best is not None
+    assert take_home.foreign_nodes(scenario) == ["mine-8"]
+    for name in FORMATS:
+        assert export_text(plan, name, catalog=known.catalog)
+    book = openpyxl.load_workbook(io.BytesIO(take_home.workbook(plan, known.catalog)))
+    assert "mine-8" in {cell.value for cell in book["Prices"]["A"]}
+    with pytest.raises(UnknownNameError, match="mine-8"):
+        export_text(plan, "vllm")
 
 
 def test_a_refusal_does_not_name_the_command_lines_option():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from planner.catalog import catalog
+from planner.catalog import Catalog
 from planner.economics.cost import gpu_price
 from planner.economics.energy import node_power, power_model
 from planner.economics.owning import purchase_usd_per_gpu
@@ -67,9 +67,9 @@ class NodePrice:
     """Of one GPU, with its part of the node and of the facility; None where its power is not known."""
 
 
-def node_prices(plan: Plan) -> dict[str, NodePrice]:
+def node_prices(plan: Plan, known: Catalog) -> dict[str, NodePrice]:
     """Price lines of every node type that a candidate uses, the scenario's prices first."""
-    scenario, known = plan.scenario, catalog()
+    scenario = plan.scenario
     pools = scenario.hardware.pools
     choices = [*scenario.hardware.candidates, *(() if pools is None else (*pools.prefill, *pools.decode))]
     used = {c.node: c.gpus for c in choices if c.gpus is not None}
@@ -84,19 +84,18 @@ def node_prices(plan: Plan) -> dict[str, NodePrice]:
                 used.get(node, entry.gpus),
                 None if price is None else price.usd_per_gpu_hour,
                 "no price is known: enter yours" if price is None else f"{price.basis}: {price.source}",
-                *_purchase(entry.accelerator),
-                _provisioned_w(node),
+                *_purchase(entry.accelerator, known),
+                _provisioned_w(node, known),
             )
     return dict(sorted(found.items()))
 
 
-def _purchase(accelerator: str) -> tuple[float | None, str]:
-    found = purchase_usd_per_gpu(accelerator, catalog().prices())
+def _purchase(accelerator: str, known: Catalog) -> tuple[float | None, str]:
+    found = purchase_usd_per_gpu(accelerator, known.prices())
     return (None, "none is known: enter yours") if found is None else found
 
 
-def _provisioned_w(node_id: str) -> float | None:
-    known = catalog()
+def _provisioned_w(node_id: str, known: Catalog) -> float | None:
     node = known.node(node_id)
     power = node_power(node, known.accelerator(node.accelerator), power_model())
     watts = max(power.facility_provisioned_w, power.tdp_w + power.rest_provisioned_w)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.catalog import Catalog, catalog
 from planner.errors import InfeasibleError
 from planner.export.workbook.book import Book, Sheet, new_book
 from planner.export.workbook.candidates_sheet import node_prices, write_candidates, write_prices
@@ -15,11 +16,14 @@ from planner.search.headline import headline
 from planner.search.plan_schema import Plan
 
 
-def write_plan_book(plan: Plan, path: Path) -> None:
-    """Writes ``plan`` as ``path`` (.xlsx). Raises InfeasibleError for a plan without candidates."""
+def write_plan_book(plan: Plan, path: Path, known: Catalog | None = None) -> None:
+    """Writes ``plan`` as ``path`` (.xlsx); ``known`` is the catalogue planned with, None the usual.
+
+    Raises InfeasibleError for a plan without candidates.
+    """
     if plan.best is None:
         raise InfeasibleError(headline(plan))
-    prices = node_prices(plan)
+    prices = node_prices(plan, known or catalog())
     with new_book(path) as book:
         summary = book.sheet("Summary")
         write_prices(book.sheet("Prices"), prices)

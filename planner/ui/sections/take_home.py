@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import streamlit as st
 
-from planner.catalog import catalog
+from planner.catalog import Catalog, catalog
 from planner.errors import InputError, PlannerError
 from planner.export.formats import ENGINES, export_text, suffix
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Plan
+from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.phrases import translated
 from planner.ui.sections import errors
@@ -55,10 +56,10 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
             "application/yaml",
             _("Everything on this page and the scenario; loads back here and on the command line."),
         )
-        if candidate is not None and not strange and _workbooks():
+        if candidate is not None and _workbooks():
             _button(
                 _("Workbook (Excel)"),
-                lambda: workbook(plan),
+                partial(workbook, plan, state.catalog()),
                 f"{_stem(plan)}.xlsx",
                 _XLSX,
                 _("Candidates, frontier and scenario, with costs as live formulas: change prices and see totals."),
@@ -78,17 +79,14 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
         st.caption(plain(_("Workbooks need XlsxWriter, which the [sheet] extra of the package installs.")))
     if strange:
         st.caption(
-            _(
-                "{nodes}: hardware of your own. Scripts, manifests and workbooks do not know it, and the plan file "
-                "only names it; Save scenario carries it."
-            ).format(nodes=plain(", ".join(strange)))
+            _("{nodes}: hardware of your own. The plan file only names it; Save scenario carries it.").format(
+                nodes=plain(", ".join(strange))
+            )
         )
 
 
 def _start(plan: Plan, candidate: Candidate) -> None:
     """One launch script or manifest: chosen, read, downloaded."""
-    if foreign_nodes(plan.scenario):
-        return
     own = plan.scenario.engine.name
     offered = {own: _("{engine} script").format(engine=engines()[own])} | MANIFESTS
     offered |= {e: _("{engine} script").format(engine=engines()[e]) for e in ENGINES if e != own}
@@ -108,7 +106,7 @@ def _start(plan: Plan, candidate: Candidate) -> None:
     )
     name = name or own
     try:
-        text = export_text(plan, name, candidate.rank)
+        text = export_text(plan, name, candidate.rank, catalog=state.catalog())
     except PlannerError as error:
         st.warning(refusal(error), icon=":material/block:")
         return
@@ -138,16 +136,17 @@ def _button(label: str, data: str | Callable[[], str | bytes], name: str, mime: 
 
 
 def _text(plan: Plan, name: str, rank: int) -> Callable[[], str]:
-    return lambda: export_text(plan, name, rank)
+    known = state.catalog()
+    return lambda: export_text(plan, name, rank, catalog=known)
 
 
-def workbook(plan: Plan) -> bytes:
-    """The plan as an Excel workbook; raises PlannerError."""
+def workbook(plan: Plan, known: Catalog) -> bytes:
+    """The plan as an Excel workbook, prices of ``known``; raises PlannerError."""
     from planner.export.workbook.plan_book import write_plan_book
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.xlsx"
-        write_plan_book(plan, path)
+        write_plan_book(plan, path, known)
         return path.read_bytes()
 
 
@@ -157,7 +156,7 @@ def _workbooks() -> bool:
 
 
 def foreign_nodes(scenario: Scenario) -> list[str]:
-    """Node types of the session's own: the exports look nodes up in the shipped catalogue."""
+    """Node types of the session's own, which other installations do not know."""
     hardware = scenario.hardware
     pools = () if hardware.pools is None else (*hardware.pools.prefill, *hardware.pools.decode)
     known = set(catalog().node_ids())
