@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import JsonOption, OutOption
+from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import log, print_json, write_text
 from planner.cli.plan_cmd import read_plan
 from planner.export.formats import FORMATS, export_text
@@ -18,10 +18,13 @@ def export_command(
     format: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
     candidate: Annotated[int, typer.Option("--candidate", min=1, help="Rank of the candidate.")] = 1,
     out: OutOption = None,
+    catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write one candidate of a plan for an engine, for Kubernetes or for people."""
-    text = export_text(read_plan(plan), format, candidate)
+    from planner.catalog import catalog as open_catalog
+
+    text = export_text(read_plan(plan), format, candidate, catalog=open_catalog(catalog))
     if out is not None:
         write_text(out, text)
         log(f"{format} written to {out}")

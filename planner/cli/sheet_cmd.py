@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.options import EXIT_BAD_INPUT, JsonOption, OutOption
+from planner.cli.options import EXIT_BAD_INPUT, CatalogOption, JsonOption, OutOption
 from planner.cli.output import log, print_json
 from planner.cli.plan_cmd import read_plan
 from planner.errors import InputError
@@ -18,9 +18,12 @@ def sheet_command(
         list[str], typer.Argument(metavar="PLAN.yaml | run IN.xlsx OUT.xlsx | template OUT.xlsx", show_default=False)
     ],
     out: OutOption = None,
+    catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write a plan as a workbook with live prices, or fill in a workbook of scenarios, one a row."""
+    if catalog is not None and words[0] in ("run", "template"):
+        raise InputError("--catalog", str(catalog), f"absent: sheet {words[0]} takes the folder in PLANNER_CATALOG_DIR")
     if words[0] == "run":
         if len(words) != 3:
             raise InputError("sheet run", " ".join(words[1:]), "two files: IN.xlsx OUT.xlsx")
@@ -31,9 +34,10 @@ def sheet_command(
         return _template(Path(words[1]), as_json)
     if len(words) != 1 or out is None:
         raise InputError("sheet", " ".join(words), "PLAN.yaml --out PLAN.xlsx, or run IN.xlsx OUT.xlsx")
+    from planner.catalog import catalog as open_catalog
     from planner.export.workbook.plan_book import write_plan_book
 
-    write_plan_book(read_plan(Path(words[0])), out)
+    write_plan_book(read_plan(Path(words[0])), out, open_catalog(catalog))
     log(f"workbook written to {out}")
     if as_json:
         print_json({"out": str(out)})

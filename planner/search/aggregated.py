@@ -25,6 +25,7 @@ from planner.search.loaded import (
     meets,
     prompt_shape,
     rates,
+    sharing,
     slopes,
     stage_of,
     worker_load,
@@ -351,7 +352,7 @@ def _settled(
         few = replace(w.take(rows), count=count[rows])
         rate, cv = rates(s, few.count)
         part = loaded.take(rows)
-        occupancy = Loaded(part.worker.at_rate(rate, cv)).result({}).flow.occupancy
+        occupancy = Loaded(part.worker.at_rate(rate, cv, sharing(s, few.count))).result({}).flow.occupancy
         few = replace(few, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), few.concurrency))
         _, budget, stage = evaluate(s, few)
         stage = with_prompt_shape(s, few, stage, np.arange(rows.size))

@@ -17,7 +17,7 @@ from planner.errors import InfeasibleError
 from planner.scenario.schema import Reliability
 from planner.search.aggregated import budget_of
 from planner.search.headline import workers_text
-from planner.search.loaded import Loaded, limits_s, stream_cv
+from planner.search.loaded import Loaded, limits_s, routing, sharing, stream_cv
 from planner.search.setup import Hardware, Setup
 from planner.search.sizing_schema import DayPlan, FailurePlan, RecoveryPlan, Sizing
 from planner.search.table import Deployments, Workers
@@ -60,7 +60,9 @@ class Fleet:
         loaded = self.row.loaded
         assert loaded is not None
         many = loaded.take(np.zeros(rates.size, dtype=np.int64))
-        worker = many.worker.at_rate(rates / decode, worker_cv(stream_cv(self.s), decode), decode.astype(float))
+        worker = many.worker.at_rate(
+            rates / decode, worker_cv(stream_cv(self.s), decode, routing(self.s)), sharing(self.s, decode)
+        )
         pool = many.prefill
         if pool is not None:
             pool = self._pool(rates, np.full(rates.size, self.prefill_workers) if prefill is None else prefill)

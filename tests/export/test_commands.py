@@ -17,6 +17,9 @@ from planner.export.formats import FORMATS, suffix
 from planner.sweeps import run as sweeps
 
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
 @pytest.fixture(scope="module")
 def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plan") / "plan.yaml"
@@ -46,6 +49,31 @@ def test_export_answers_in_json(plan_file: Path, tmp_path: Path, capsys: pytest.
     assert document["text"] == printed["text"] == out.read_text(encoding="utf-8")
     assert run(["export", str(plan_file), "--format", "vlm", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["field"] == "--format"
+
+
+def test_a_plan_of_hardware_from_a_folder_takes_that_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shipped, folder, plan, book = (
+        EXAMPLES.parent / "hardware_db",
+        tmp_path / "own",
+        tmp_path / "p.yaml",
+        tmp_path / "p.xlsx",
+    )
+    (folder / "nodes").mkdir(parents=True)
+    node = yaml.safe_load((shipped / "nodes" / "dgx-h100.yaml").read_text(encoding="utf-8"))
+    (folder / "nodes" / "house.yaml").write_text(yaml.safe_dump(node | {"id": "house"}), encoding="utf-8")
+    scenario = yaml.safe_load((EXAMPLES / "gpt-oss-120b-h100.yaml").read_text(encoding="utf-8"))
+    scenario["hardware"] = {"candidates": [{"node": "house"}]}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(scenario), encoding="utf-8")
+    own = ["--catalog", str(folder)]
+    assert run(["plan", str(tmp_path / "s.yaml"), *own, "--out", str(plan)]) == 0
+    assert run(["export", str(plan), "--format", "vllm", *own]) == 0
+    assert run(["sheet", str(plan), *own, "--out", str(book)]) == 0
+    assert "house" in {cell.value for cell in openpyxl.load_workbook(book)["Prices"]["A"]}
+    capsys.readouterr()
+    assert run(["export", str(plan), "--format", "vllm"]) == 2
+    assert "house" in capsys.readouterr().err
+    assert run(["sheet", "run", str(book), str(tmp_path / "out.xlsx"), *own]) == 2
+    assert "PLANNER_CATALOG_DIR" in capsys.readouterr().err
 
 
 def test_what_is_wrong_is_a_sentence(plan_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
