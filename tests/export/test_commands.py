@@ -16,7 +16,6 @@ from planner.cli import run
 from planner.export.formats import FORMATS, suffix
 from planner.sweeps import run as sweeps
 
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
