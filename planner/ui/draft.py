@@ -11,11 +11,11 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.scenario.base import Schema
+from planner.scenario.engine_schema import EngineOptions
 from planner.scenario.load import scenario_from_data
 from planner.scenario.schema import (
     LATENCY_METRICS,
     PERCENTILES,
-    EngineOptions,
     Hardware,
     PrecisionChoice,
     Reliability,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import get_args
 
-from planner.scenario.schema import EngineName
+from planner.scenario.engine_schema import EngineName
 from planner.ui.i18n import _, language
 from planner.ui.phrases import translated
 

@@ -14,8 +14,9 @@ from planner.errors import InfeasibleError, InputError
 from planner.export.flag_lists import flag_list
 from planner.export.launch import launch_script
 from planner.export.roles import deployment, pick, spread
+from planner.scenario.engine_schema import Speculation
 from planner.scenario.safe_yaml import load_yaml
-from planner.scenario.schema import PriorityClass, Speculation
+from planner.scenario.schema import PriorityClass
 from planner.search.plan_schema import Layout, OperatingPoint, Plan
 
 ENGINES = ("vllm", "sglang", "trtllm")

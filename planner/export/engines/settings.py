@@ -10,7 +10,7 @@ from planner.export.flag_lists import TITLES, flag_list
 from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendor_notes
 from planner.export.words import Arguments, Word
-from planner.scenario.schema import EngineOptions, Speculation
+from planner.scenario.engine_schema import EngineOptions, Speculation
 
 FP8_KV = ("fp8_tensor", "fp8_channel", "fp8_block", "fp8")
 HIGH_KV = ("bf16", "fp16", "fp32")
