@@ -1,9 +1,11 @@
-"""The application: its commands, and how errors become exit codes (0 done, 2 bad input, 3 nothing feasible)."""
+"""The application: its commands, and how errors become exit codes (0 done, 1 not written, 2 bad input, 3 nothing feasible)."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import typer
@@ -24,7 +26,7 @@ from planner.cli import (
     sweep_cmd,
     validate_cmd,
 )
-from planner.cli.options import EXIT_BAD_INPUT, EXIT_INFEASIBLE
+from planner.cli.options import EXIT_BAD_INPUT, EXIT_INFEASIBLE, EXIT_NOT_WRITTEN
 from planner.cli.output import log, print_json
 from planner.errors import InfeasibleError, InputError, PlannerError
 
@@ -60,6 +62,27 @@ def main() -> NoReturn:
 
 def run(args: Sequence[str]) -> int:
     """Runs one command; returns its exit code. Bad input is one sentence on standard error, never a traceback."""
+    try:
+        code = _run(args)
+        sys.stdout.flush()
+        return code
+    except OSError as error:
+        _drop_output()
+        if not isinstance(error, BrokenPipeError):  # whoever read the output has enough of it
+            what = "standard output" if error.filename is None else error.filename
+            log(f"planner: {what}: {error.strerror or error}")
+        return EXIT_NOT_WRITTEN
+
+
+def _drop_output() -> None:
+    """Sends the rest of standard output nowhere: Python writes it once more at its end, and would fail again."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _run(args: Sequence[str]) -> int:
     as_json = "--json" in args
     try:
         code = typer.main.get_command(app).main(args=list(args), prog_name="planner", standalone_mode=False)

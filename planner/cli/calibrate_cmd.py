@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.options import CatalogOption, JsonOption
-from planner.cli.output import console, log, print_json, table, write_bytes, write_text
+from planner.cli.output import console, log, print_json, table, write_text
 from planner.cli.profile_cmd import profile_command
 from planner.errors import InputError
 from planner.search.headline import sig3
+from planner.writing import write_bytes
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog
@@ -141,7 +142,7 @@ def _cross_validation(
     found = cross_validate(runs, known)
     write_intervals(folder, runs, found)
     if report is not None:
-        write_text(report, accuracy_markdown(runs, found, document))
+        write_text(report, accuracy_markdown(runs, found, document), "--report")
         log(f"cross-validation written to {report}")
     return {scheme: errors(residuals) for scheme, residuals in found.items()}
 

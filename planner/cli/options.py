@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+EXIT_NOT_WRITTEN = 1
 EXIT_BAD_INPUT = 2
 EXIT_INFEASIBLE = 3
 

@@ -1,17 +1,15 @@
-"""What commands print: one JSON document, or tables for people; files appear whole or not at all."""
+"""What commands print: one JSON document, or tables for people."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import InputError
+from planner.writing import write_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,33 +57,6 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str
     return out
 
 
-def write_text(path: Path, text: str) -> None:
-    """:func:`write_bytes` of ``text`` in UTF-8."""
-    write_bytes(path, text.encode("utf-8"))
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all: a temporary file beside it takes its place at the end."""
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise InputError("--out", str(path), "a path in a folder that exists")
-    if path.is_dir():
-        raise InputError("--out", str(path), "a file, not a folder")
-    try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.", suffix=".part")
-    except OSError as error:
-        raise InputError("--out", str(path), f"a folder that can be written ({error.strerror})") from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def write_text(path: Path, text: str, field: str = "--out") -> None:
+    """:func:`planner.writing.write_bytes` of ``text`` in UTF-8."""
+    write_bytes(path, text.encode("utf-8"), field)

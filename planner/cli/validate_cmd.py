@@ -94,7 +94,7 @@ def validate_command(
     made = document.pop("predictions", [])
     rows = [_flat(row) for row in made]
     if predictions is not None:
-        write_text(predictions, csv_text(rows))
+        write_text(predictions, csv_text(rows), "--predictions")
         log(f"{len(rows)} predictions written to {predictions}")
     if as_json:
         print_json(document)

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import InputError
+from planner.scenario.base import MAX_RATE_RPS, MIN_RATE_RPS
 from planner.units import MILLISECOND
+from planner.writing import whole_file
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -126,8 +128,8 @@ class Trace:
 
     def at_rate(self, rate_rps: float) -> Trace:
         """The same requests with their gaps stretched so that the mean rate is ``rate_rps``."""
-        if not rate_rps > 0:
-            raise InputError("rate_rps", rate_rps, "more than 0")
+        if not MIN_RATE_RPS <= rate_rps <= MAX_RATE_RPS:
+            raise InputError("rate", rate_rps, f"{MIN_RATE_RPS:g} to {MAX_RATE_RPS:,.0f} requests/s")
         return replace(self, arrival_s=self.arrival_s * (self.rate_rps / rate_rps))
 
     def infinite_cache_hit_rate(self) -> float:
@@ -152,7 +154,7 @@ class Trace:
         here in ``block_tokens`` where another size is used); ``priority`` only where classes differ.
         """
         ranked = bool(np.any(self.priority != self.priority[0]))
-        with path.open("w", encoding="utf-8") as out:
+        with whole_file(path) as part, part.open("w", encoding="utf-8") as out:
             for i in range(len(self)):
                 row: dict[str, object] = {
                     "timestamp": round(float(self.arrival_s[i]) / MILLISECOND),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.catalog.validation import validate
 from planner.errors import InputError
 from planner.layout.layouts import Layouts
 from planner.replay.cluster import Progress, replay
@@ -85,7 +86,7 @@ class Workers:
         """As a row of the search's tables."""
         one, off = np.ones(1), np.zeros(1, dtype=bool)
         count = np.array([self.deployment.workers])
-        budget = np.array([self.deployment.scheduler.token_budget])
+        budget = np.array([self.deployment.scheduler.token_budget]) // self.layout.pp
         return Candidates(self.hardware, self.layout, one, budget, off, off, count)
 
 
@@ -181,7 +182,7 @@ def _workers(
         mixed=kind.mixed and not o.static,
         chunked=kind.chunked if chunked is None else chunked,
         reserve_output=0.0 if prefill else kind.reserve_output,
-        token_budget=token_budget,
+        token_budget=token_budget * int(layout.pp[0]),  # every stage has a step of its own
         max_sequences=sequences,
         static=o.static,
     )
@@ -191,7 +192,7 @@ def _workers(
         two_batch=two_batch,
         deepep=bool(uses_deepep(s, hw, layout)[0]),
         most_sequences=sequences,
-        most_tokens=token_budget,
+        most_tokens=token_budget * int(layout.pp[0]),
         longest_context=longest,
         drafts=0 if prefill else len(o.speculation.acceptance),
     )
@@ -259,7 +260,8 @@ def with_trace(scenario: Scenario, trace: Trace) -> Scenario:
     }
     arrival = scenario.workload.arrival
     if np.isfinite(trace.rate_rps) and trace.gap_cv > 0:
-        arrival = Gamma(kind="gamma", rate_rps=trace.rate_rps, cv=trace.gap_cv)
+        gaps = {"kind": "gamma", "rate_rps": trace.rate_rps, "cv": trace.gap_cv}
+        arrival = validate(Gamma, gaps, f"the arrivals of {trace.name}")
     changes: dict[str, Any] = {**lengths, "arrival": arrival}
     if trace.block_tokens:
         held = trace.infinite_cache_tokens()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from planner.errors import InputError, PlannerError
 from planner.search.record import RESULT_COLUMNS, Cell, Record, csv_cell
+from planner.writing import check_writable, whole_file
 
 KEYS = ("index", "key", "name", "model")
 VERSIONS = ("planner", "catalogue", "coefficients")
@@ -34,9 +34,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         if path.suffix not in SUFFIXES:
             raise InputError("out", path.name, "a file that ends in .csv or .parquet")
-        if not path.resolve().parent.is_dir():
-            raise InputError("out", str(path), "a path in a folder that exists")
-        self.path = path
+        self.path = path = check_writable(path, "out")
         self.parquet = path.suffix == ".parquet"
         if self.parquet:
             _pyarrow()
@@ -71,17 +69,13 @@ class Store:
     def finish(self, rows: Sequence[Record]) -> None:
         """Replaces the log by the whole table in order, whole or not at all."""
         self.close()
-        part = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
-        try:
+        with whole_file(self.path, "out") as part:
             if self.parquet:
                 _write_parquet(part, rows)
             else:
                 with part.open("w", encoding="utf-8", newline="") as handle:
                     handle.write(_line(COLUMNS))
                     handle.writelines(_line([_plain(r[c]) for c in COLUMNS]) for r in rows)
-            os.replace(part, self.path)
-        finally:
-            part.unlink(missing_ok=True)
         if self.parquet:
             self.log.unlink(missing_ok=True)
 

@@ -228,3 +228,11 @@ def test_names_are_exported() -> None:
         assert name in dir(planner)
     with pytest.raises(AttributeError):
         _ = planner.no_such_name
+
+
+@pytest.mark.parametrize("words", [("memory", "qwen3-8b", "--accelerator", "h100-sxm"), ("schema", "scenario")])
+def test_a_full_disk_behind_standard_output_is_a_sentence(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "planner", *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "planner: standard output: No space left on device\n"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError, PlannerError
+from planner.errors import PlannerError
 from planner.search.record import formula_like
+from planner.writing import whole_file
 
 NUMBER = "#,##0.00"
 FORMATS: dict[str, dict[str, Any]] = {
@@ -34,22 +33,12 @@ def new_book(path: Path) -> Iterator[Book]:
         import xlsxwriter
     except ImportError:
         raise PlannerError("workbooks need XlsxWriter: install the package with its [sheet] extra") from None
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise InputError("--out", str(path), "a path in a folder that exists")
-    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    try:
+    with whole_file(path) as part:
         # Text is written by name of its kind, never guessed: a string is not a formula, number or link.
         options = {"strings_to_formulas": False, "strings_to_numbers": False, "strings_to_urls": False}
-        book = xlsxwriter.Workbook(name, options)
+        book = xlsxwriter.Workbook(str(part), options)
         yield Book(book)
         book.close()
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 class Book:

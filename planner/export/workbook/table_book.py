@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from planner.errors import InputError, PlannerError
 from planner.search.record import RESULT_COLUMNS, Cell, blank, formula_like
+from planner.writing import whole_file
 
 MAX_FILE_BYTES = 32 << 20
 MAX_UNPACKED_BYTES = 256 << 20
@@ -127,15 +127,8 @@ def _check_file(source: Path) -> None:
 
 def _save(book: Any, target: Path) -> None:
     """Writes the file whole or not at all."""
-    folder = target.resolve().parent
-    if not folder.is_dir():
-        raise InputError("--out", str(target), "a path in a folder that exists")
-    part = folder / f".{target.name}.{os.getpid()}.part"
-    try:
+    with whole_file(target) as part:
         book.save(part)
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _openpyxl() -> Any:
