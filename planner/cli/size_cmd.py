@@ -152,7 +152,7 @@ def _failure_table(failures: tuple[FailurePlan, ...]) -> Any:
         )
     columns = (
         *("loss of", "SLO without spares", "replicas lost", "TTFT P99 ms", "TBT P99 ms"),
-        *("spares needed", "nodes to add", "room in the plan", "failures a year"),
+        *("spares needed", "nodes to add", "room in the plan", "single failures a year"),
     )
     return table("Headroom for failures", columns, rows, text=2)
 

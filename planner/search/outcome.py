@@ -42,7 +42,7 @@ def outcome_of(
     throughput = decode.count * worker_rps if closed else np.full(len(decode), float(s.rate_rps or np.nan))
     utilisation = np.ones(len(decode)) if closed else busy_part(result)
     prompts = np.clip(flow.prefill_share if prefill_busy is None else prefill_busy, 0.0, 1.0)
-    share = prompts if prefill is None else rents[0] / hourly
+    share = prompts if prefill is None else _rent_share(s, pools, rents)
     inputs = throughput * float(s.traffic.input_tokens)
     outputs = throughput * float(s.traffic.output_tokens)
     cost = token_cost(hourly, inputs, outputs, np.nan_to_num(share))
@@ -94,5 +94,16 @@ def pressure(result: LoadResult) -> Array:
 
 
 def _rent(s: Setup, pool: Workers) -> Array:
-    nodes = pool.nodes + s.scenario.reliability.spare_nodes
-    return np.asarray(nodes * pool.hardware.gpus_per_node * pool.hardware.usd_per_gpu_hour, dtype=float)
+    return np.asarray(_billed_gpus(s, pool) * pool.hardware.usd_per_gpu_hour, dtype=float)
+
+
+def _billed_gpus(s: Setup, pool: Workers) -> Array:
+    return np.asarray((pool.nodes + s.scenario.reliability.spare_nodes) * pool.hardware.gpus_per_node, dtype=float)
+
+
+def _rent_share(s: Setup, pools: list[Workers], rents: list[Array]) -> Array:
+    """Part of the rent that the first pool takes; of the GPUs billed where they cost nothing."""
+    hourly = np.asarray(sum(rents))
+    gpus = [_billed_gpus(s, pool) for pool in pools]
+    free = hourly == 0
+    return np.asarray(np.where(free, gpus[0] / sum(gpus), rents[0] / np.where(free, 1.0, hourly)))

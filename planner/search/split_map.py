@@ -29,8 +29,8 @@ class SplitCell:
     aggregated: Candidate | None
     disaggregated: Candidate | None
     saving: float | None
-    """1 - disaggregated / aggregated in what decides (dollars per hour, GPUs where a price is not known):
-    positive where splitting pays; None without both."""
+    """1 - disaggregated / aggregated in what decides (dollars per hour, GPUs where a price is not known or none is
+    asked): positive where splitting pays; None without both, and where only aggregated serving is free."""
     reason: str
 
 
@@ -82,13 +82,16 @@ def split_cell(tokens: int, rate: float, first: Plan, second: Plan) -> SplitCell
         )
         return SplitCell(int(tokens), float(rate), winner, a, d, None, missing)
     together, apart = costs(a, d)
+    if not together:
+        reason = f"aggregated serving costs no rent and separate pools do: {_sides(a, d)}"
+        return SplitCell(int(tokens), float(rate), "agg", a, d, None, reason)
     saving = 1.0 - apart / together
     return SplitCell(int(tokens), float(rate), "disagg" if saving > 0 else "agg", a, d, saving, _reason(a, d, saving))
 
 
 def costs(a: Candidate, d: Candidate) -> tuple[float, float]:
-    """Dollars per hour of both, or GPUs of both where a price is not known."""
-    if a.usd_per_hour is None or d.usd_per_hour is None:
+    """Dollars per hour of both, or GPUs of both where a price is not known or nothing costs any."""
+    if a.usd_per_hour is None or d.usd_per_hour is None or a.usd_per_hour == d.usd_per_hour == 0:
         return float(a.gpus), float(d.gpus)
     return float(a.usd_per_hour), float(d.usd_per_hour)
 
@@ -129,7 +132,8 @@ def _reason(a: Candidate, d: Candidate, saving: float) -> str:
 def _sides(a: Candidate, d: Candidate) -> str:
     """What both cost in the currency that decides, with the nodes that are billed."""
     nodes, apart = nodes_of(a), nodes_of(d)
-    if a.usd_per_hour is None or d.usd_per_hour is None or nodes is None or apart is None:
+    priced = a.usd_per_hour is not None and d.usd_per_hour is not None and (a.usd_per_hour or d.usd_per_hour)
+    if not priced or nodes is None or apart is None:
         return f"{a.gpus:,} GPUs aggregated, {d.gpus:,} split"
     first = f"${a.usd_per_hour:,.2f} an hour aggregated ({a.gpus:,} GPUs on {nodes:,} node{_s(nodes)})"
     return f"{first}, ${d.usd_per_hour:,.2f} split ({d.gpus:,} GPUs on {apart:,} node{_s(apart)})"

@@ -133,6 +133,7 @@ def transfer_sentences(t: KvTransfer | None) -> tuple[str, ...]:
     link = "network" if t.link == "network" else "scale-up link"
     busy = max(t.send_utilisation, t.receive_utilisation)
     return (
-        f"A prompt's KV cache of {t.mib:,.0f} MiB moves over the {link} in {t.whole_ms:,.1f} ms, of which "
-        f"{t.exposed_ms:,.1f} ms show in TTFT; the busiest link carries transfers {busy:.0%} of the time.",
+        f"A prompt's KV cache of {t.mib:,.0f} MiB moves over the {link} in {t.whole_ms:,.1f} ms and adds "
+        f"{t.exposed_ms:,.1f} ms to TTFT, latency and waits included; the busiest link carries transfers {busy:.0%} of "
+        "the time.",
     )

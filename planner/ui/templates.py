@@ -169,8 +169,8 @@ SENTENCES = (
     N_("More requests do not fit: at {n} per worker, {why}"),
     N_("One worker carries the load, with {n} requests in it on average"),
     N_(
-        "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms, of which {shown} ms show in TTFT; the "
-        "busiest link carries transfers {busy} of the time"
+        "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms and adds {shown} ms to TTFT, latency and "
+        "waits included; the busiest link carries transfers {busy} of the time"
     ),
     N_("Memory holds no more than {n} requests per worker"),
     N_("More requests per worker were not evaluated; memory would hold {n}"),

@@ -17,6 +17,7 @@ from planner.errors import InfeasibleError, InputError
 from planner.export.workbook.book import cell
 from planner.export.workbook.candidates_sheet import CANDIDATE_COLUMNS, HOURS_PER_MONTH
 from planner.export.workbook.plan_book import write_plan_book
+from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Plan
 
 AT = {key: i for i, (key, _, _) in enumerate(CANDIDATE_COLUMNS)}
@@ -163,3 +164,11 @@ def test_libreoffice_recalculates_to_the_same_numbers(tmp_path: Path) -> None:
             assert costs(out / f"{name}{factor}.xlsx") == expected(plan, factor)
         assert summary(out / f"{name}2.xlsx")["USD per hour"] == pytest.approx(2 * plan.candidates[0].usd_per_hour)
         assert same(summary(out / f"{name}1.xlsx"), summary(written(plan, tmp_path)))
+
+
+def test_owning_is_not_compared_with_free_gpus(tmp_path: Path) -> None:
+    plan = example("deepseek-r1-h200")
+    data = plan.scenario.to_dict() | {"economics": {"usd_per_gpu_hour": {"dgx-h200": 0.0}}}
+    first = plan.candidates[0].model_copy(update={"usd_per_hour": 0.0})
+    free = plan.model_copy(update={"scenario": Scenario.from_dict(data), "candidates": (first,)})
+    assert summary(written(free, tmp_path))["owning costs of renting"] == "not compared"

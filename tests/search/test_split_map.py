@@ -111,3 +111,22 @@ def test_the_sentence_is_in_what_is_billed() -> None:
 
 def test_costs_in_words() -> None:
     assert [against(v) for v in (None, 0.0, -1.0, 0.25)] == ["–", "the same", "100 % more", "25 % less"]
+
+
+def test_free_gpus_are_compared_by_number() -> None:
+    data = scenario().to_dict() | {"economics": {"usd_per_gpu_hour": {"dgx-h200": 0.0}}}
+    (cell,) = split_map(Scenario.from_dict(data), [200], [0.5])
+    assert cell.aggregated is not None
+    assert cell.disaggregated is not None
+    assert cell.saving == pytest.approx(1.0 - cell.disaggregated.gpus / cell.aggregated.gpus)
+    assert f"{cell.aggregated.gpus} GPUs aggregated, {cell.disaggregated.gpus} split" in cell.reason
+
+
+def test_pools_that_cost_rent_lose_to_serving_that_does_not() -> None:
+    data = scenario().to_dict()
+    data["hardware"]["pools"] = {"prefill": [{"node": "dgx-h100"}], "decode": [{"node": "dgx-h200"}]}
+    data["economics"] = {"usd_per_gpu_hour": {"dgx-h200": 0.0, "dgx-h100": 2.0}}
+    (cell,) = split_map(Scenario.from_dict(data), [200], [0.5])
+    assert cell.winner == "agg"
+    assert cell.saving is None
+    assert cell.reason.startswith("aggregated serving costs no rent")

@@ -235,9 +235,9 @@ def _own(
 
     whole = now.monthly("total")
     per_mtok = None if whole is None else whole / (output_rate * HOURS_PER_MONTH * 3600) * 1e6
-    compared = None if whole is None or usd_per_hour is None else whole / (usd_per_hour * HOURS_PER_MONTH)
+    compared = None if whole is None or not usd_per_hour else whole / (usd_per_hour * HOURS_PER_MONTH)
     month, tokens = cell(RESULTS + 5, 1), cell(RESULTS + 12, 1)
-    both = f"AND(ISNUMBER({owning}),ISNUMBER({month}))"
+    both = f"AND(ISNUMBER({owning}),ISNUMBER({month}),{month}<>0)"
     return [
         (
             "purchase, USD for all GPUs",
