@@ -72,7 +72,7 @@ class StepTable:
         """
         self._ctx, self._layout = ctx, layout
         self._two_batch, self._deepep = two_batch, deepep
-        self._ranks, self._stages = int(layout.attention_dp[0]), int(layout.pp[0])
+        self._ranks = int(layout.attention_dp[0])
         self._seq_s = ctx.coefficients.host_seq_s
         self._launch_s = self._launch_seconds(most_tokens)
         self._queries = 1 + drafts
@@ -101,10 +101,9 @@ class StepTable:
 
     def mixed(self, sequences: int, kv_tokens: float, prompts: Prompts) -> float:
         """A step with prompt tokens beside ``sequences`` decodes on the busiest rank (0: prompts alone)."""
-        beside, together = sequences * self._queries, log(prompts.tokens)
-        tokens = together - log(min(self._stages, prompts.sequences))  # as the grids have it, of one prompt
+        beside, tokens = sequences * self._queries, log(prompts.tokens)
         share = log(max(prompts.group_tokens / prompts.tokens, 1.0))
-        core = self._prompt_core.at(prompts.sequences, together, log(prompts.past + PAST_OFFSET))
+        core = self._prompt_core.at(prompts.sequences, tokens, log(prompts.past + PAST_OFFSET))
         if sequences:
             core += self._decode_core.at(sequences, log(max(kv_tokens, 16.0)))
         compute = self._compute.at(beside, tokens, share) + core

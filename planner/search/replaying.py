@@ -86,7 +86,7 @@ class Workers:
         """As a row of the search's tables."""
         one, off = np.ones(1), np.zeros(1, dtype=bool)
         count = np.array([self.deployment.workers])
-        budget = np.array([self.deployment.scheduler.token_budget]) // self.layout.pp
+        budget = np.array([self.deployment.scheduler.token_budget])
         return Candidates(self.hardware, self.layout, one, budget, off, off, count)
 
 
@@ -182,7 +182,7 @@ def _workers(
         mixed=kind.mixed and not o.static,
         chunked=kind.chunked if chunked is None else chunked,
         reserve_output=0.0 if prefill else kind.reserve_output,
-        token_budget=token_budget * int(layout.pp[0]),  # every stage has a step of its own
+        token_budget=token_budget,
         max_sequences=sequences,
         static=o.static,
     )
@@ -192,7 +192,7 @@ def _workers(
         two_batch=two_batch,
         deepep=bool(uses_deepep(s, hw, layout)[0]),
         most_sequences=sequences,
-        most_tokens=token_budget * int(layout.pp[0]),
+        most_tokens=token_budget,
         longest_context=longest,
         drafts=0 if prefill else len(o.speculation.acceptance),
     )
