@@ -1,4 +1,7 @@
-"""The application: its commands, and how errors become exit codes (0 done, 1 not written, 2 bad input, 3 nothing feasible)."""
+"""The application: its commands, and how errors become exit codes.
+
+0 done, 1 output that could not be written, 2 bad input, 3 nothing feasible.
+"""
 
 from __future__ import annotations
 

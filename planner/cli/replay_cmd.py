@@ -64,7 +64,12 @@ def replay_command(
         int | None, typer.Option("--most-waiting", min=0, help="Requests a worker may queue; more are turned away.")
     ] = None,
     ladder: Annotated[
-        bool, typer.Option("--ladder", help="One replica at fixed concurrency, then one technique added at a time.")
+        bool,
+        typer.Option(
+            "--ladder",
+            help="One replica at fixed concurrency, then one technique added at a time; runs long_document_qa on the "
+            "layout that is planned for it unless --trace or --profile names another load.",
+        ),
     ] = False,
     tp: Annotated[int | None, typer.Option("--tp", min=1, help="Replay this layout instead of the best.")] = None,
     pp: Annotated[int, typer.Option("--pp", min=1)] = 1,
@@ -101,6 +106,21 @@ def replay_command(
     candidate = _planned(scenario) if layout is None and given is None else None
     if ladder:
         from planner.search.ladder import climb
+
+        _only_for_ladder(
+            {
+                "--tp": tp,
+                "--attention-dp": attention_dp,
+                "--ep": ep,
+                "--node": node,
+                "--concurrency": concurrency,
+                "--routing": routing,
+                "--mtp": mtp,
+                "--fail": fail,
+                "--most-waiting": most_waiting,
+                "--out": write_trace,
+            }
+        )
 
         with _progress() as progress:
             found = climb(question, given, requests=requests, seed=seed, catalog=known, progress=progress)
@@ -140,6 +160,13 @@ def replay_command(
     if warning is not None:
         log(warning)
     return 0
+
+
+def _only_for_ladder(others: dict[str, Any]) -> None:
+    """Refuses options that the ladder would not follow: its rungs set them."""
+    for name, value in others.items():
+        if value:
+            raise InputError(name, str(value), "absent with --ladder, which plans its worker and sets each rung itself")
 
 
 def _planned(path: Path) -> Candidate | None:
@@ -238,12 +265,14 @@ def too_short(answer: ReplayAnswer) -> str | None:
         lasts = len(trace) / trace.rate_rps
     if not lasts < LEAST_RESIDENCES * one:
         return None
-    enough = ceil(len(trace) * LEAST_RESIDENCES * one / lasts)
-    return (
+    text = (
         f"Warning: too short to compare. Requests arrive for {sig3(lasts)} s, one takes {sig3(one)} s on average: the "
-        "deployment hardly fills, so replayed figures are not those of a steady load. "
-        f"Take --requests {enough:,} or more."
+        "deployment hardly fills, so replayed figures are not those of a steady load."
     )
+    if not lasts > 0:  # one request, or all at once: how many fill it is not known from them
+        return text
+    enough = ceil(len(trace) * LEAST_RESIDENCES * one / lasts)
+    return f"{text} Take --requests {enough:,} or more."
 
 
 def render_replay(answer: ReplayAnswer) -> None:
@@ -275,6 +304,8 @@ def render_replay(answer: ReplayAnswer) -> None:
         markup=False,
         soft_wrap=True,
     )
+    for note in answer.notes():
+        out.print(f"  ! {note}", markup=False, soft_wrap=True)
 
 
 BAR_WIDTH = 12

@@ -97,7 +97,7 @@ class _Cluster:
             for _ in range(min(closed, n)):
                 self._arrive(0.0)
         events = self.events
-        while True:
+        while self.done < n:  # failures announced for later do not make the replay any longer
             open_loop = closed is None and self.next < n
             if events and not (open_loop and arrival[self.next] <= events[0][0]):
                 at, _, kind, payload = heappop(events)

@@ -58,18 +58,28 @@ class Replayed:
     """Requests in the system, mean over time (counted by events, not from the times of requests)."""
     span_s: float
     tokens_out: int
+    failures: int = 0
 
     @property
     def throughput_rps(self) -> float:
         """Rate at which the counted requests leave, over the middle of them by time of leaving.
 
-        Their first and last ones are set apart because requests that entered together leave at different times.
+        Their first and last ones are set apart because requests that entered together leave at different times. Where
+        workers fail, those that were held up leave together afterwards: the rate is then that of all requests that
+        leave while the counted ones arrive.
         """
+        if self.failures and np.ptp(self.arrival_s[self.counted]) > 0:
+            return self._leaving_rps(self.arrival_s[self.counted])
         leaving = np.sort((self.arrival_s + self.e2e_s)[self.counted & ~self.rejected])
         if leaving.size < 2:
             return float(leaving.size) / self.span_s
         first, last = (int(part * (leaving.size - 1)) for part in MIDDLE)
         return float(last - first) / max(float(leaving[last] - leaving[first]), 1e-12)
+
+    def _leaving_rps(self, arriving: Array) -> float:
+        first, last = float(arriving.min()), float(arriving.max())
+        at = (self.arrival_s + self.e2e_s)[~self.rejected]
+        return float(np.count_nonzero((at > first) & (at <= last))) / (last - first)
 
     @property
     def offered_rps(self) -> float:
@@ -151,6 +161,7 @@ def replayed(
         mean_inside=area / span,
         span_s=span,
         tokens_out=sum(ledger.generated),
+        failures=len(rules.failures),
     )
 
 

@@ -130,6 +130,10 @@ class Trace:
         """The same requests with their gaps stretched so that the mean rate is ``rate_rps``."""
         if not MIN_RATE_RPS <= rate_rps <= MAX_RATE_RPS:
             raise InputError("rate", rate_rps, f"{MIN_RATE_RPS:g} to {MAX_RATE_RPS:,.0f} requests/s")
+        if len(self) == 1:
+            return self
+        if not np.isfinite(self.rate_rps):
+            raise InputError("rate", rate_rps, f"only for requests that arrive at different times, not for {self.name}")
         return replace(self, arrival_s=self.arrival_s * (self.rate_rps / rate_rps))
 
     def infinite_cache_hit_rate(self) -> float:

@@ -131,7 +131,10 @@ class _Climb:
         self.worker_gpus = best.gpus // best.replicas
         self.one = best.model_copy(update={"replicas": 1, "gpus": self.worker_gpus, "nodes": None})
         self.rungs: list[Rung] = []
-        self.notes: list[str] = []
+        self.notes = [
+            f"Load: {trace.name}, not the scenario's workload. Worker: {one_worker(self.one)}, planned for that load "
+            f"and run with {self.per_worker:,} request{'s' if self.per_worker != 1 else ''} in flight at all times."
+        ]
 
     def ladder(self) -> Ladder:
         o = Options(routing="round_robin", prefix_cache=False, two_batch=False, static=True)
@@ -226,6 +229,11 @@ class _Climb:
         arrival = ClosedLoop(kind="closed_loop", concurrency=concurrency)
         workload = self.scenario.workload.model_copy(update={"arrival": arrival})
         return setup(self.scenario.model_copy(update={"workload": workload}), self.catalog)
+
+
+def one_worker(c: Candidate) -> str:
+    """``TP4 on dgx-h100``."""
+    return f"{c.layout.describe()} on {c.node}"
 
 
 def _choice_of(s: Setup, node: str) -> Any:

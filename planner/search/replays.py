@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from planner.catalog.loader import Catalog
@@ -12,6 +12,7 @@ from planner.layout.layouts import Layouts
 from planner.replay.cluster import Progress
 from planner.replay.generate import workload_trace
 from planner.replay.results import Replayed
+from planner.replay.settings import Failure
 from planner.replay.trace import Trace
 from planner.scenario.identity import Identity, identity_of
 from planner.scenario.schema import Scenario
@@ -21,6 +22,10 @@ from planner.search.planning import estimate, plan
 from planner.search.replaying import Options, extent, predicted, prepare, with_trace
 from planner.search.setup import Setup, setup
 
+HIT_GAP = 0.05
+"""Prefix hits of replay and plan that differ by more are told."""
+RUNS_ANYWAY = ("rate", "completion", "nodes")
+"""Reasons, beside missed limits, for which a layout is not feasible and can be replayed all the same."""
 SHARED_KEYS = ("throughput_rps", "goodput_rps", "output_tokens_per_s")
 """Rates of the part of the deployment that was replayed, scaled to the whole."""
 
@@ -38,6 +43,9 @@ class ReplayAnswer:
     replayed: Replayed
     too_long: int = 0
     """Requests left out because they exceed the context limit or a rank's whole cache."""
+    planned_hit: float = 0.0
+    """Part of prompt tokens that the closed forms find in prefix caches."""
+    failures: tuple[Failure, ...] = ()
 
     @property
     def deployment(self) -> str:
@@ -69,7 +77,39 @@ class ReplayAnswer:
             **scaled,
             "occupancy": self.replayed.occupancy(),
             "predicted": predicted(self.candidate),
+            "failures": [asdict(f) for f in self.failures],
+            "notes": list(self.notes()),
         }
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before comparing the replay with the closed forms."""
+        return (*self._of_failures(), *self._of_caches())
+
+    def _of_failures(self) -> list[str]:
+        said = []
+        for f in self.failures:
+            late = "" if f.at_s <= self.replayed.span_s else ", after the last request: it changes nothing"
+            said.append(
+                f"Worker {f.worker} fails at {f.at_s:g} s and is back {f.recovery_s:g} s later{late}. The closed forms "
+                "know no failure."
+            )
+        if said:
+            said.append("Rates are those of the requests that leave while the counted ones arrive.")
+        return said
+
+    def _of_caches(self) -> list[str]:
+        found = self.replayed.occupancy()["cached_share_of_prompts"]
+        if not found < self.planned_hit - HIT_GAP:
+            return []
+        why = (
+            "caches start empty, and a longer replay comes closer (--requests)"
+            if self.scenario.workload.prefix_reuse is not None
+            else "its caches start empty and may drop what comes again"
+        )
+        return [
+            f"{found:.0%} of prompt tokens come from the cache in the replay, {self.planned_hit:.0%} in the plan: "
+            f"{why}."
+        ]
 
 
 def _known(value: float) -> float | None:
@@ -83,9 +123,16 @@ def chosen(
     node: str | None = None,
     concurrency: float | None = None,
 ) -> Candidate:
-    """The plan's best candidate, or the given layout's estimate. Raises InfeasibleError where nothing serves."""
+    """The plan's best candidate, or the given layout's estimate, within its limits or not.
+
+    Raises InfeasibleError where nothing serves, or where the layout cannot be or does not fit.
+    """
     if layout is not None:
-        return estimate(scenario, layout, node=node, concurrency=concurrency, catalog=catalog).candidate
+        found = estimate(scenario, layout, node=node, concurrency=concurrency, catalog=catalog)
+        broken = [r for r in found.rejected if not (r.reason.startswith("slo_") or r.reason in RUNS_ANYWAY)]
+        if broken:
+            raise InfeasibleError(f"not feasible: {'; '.join(r.example for r in broken)}")
+        return found.candidate
     answer = plan(scenario, catalog=catalog)
     if answer.best is None:
         raise InfeasibleError(headline(answer))
@@ -124,16 +171,30 @@ def replay_scenario(
     if trace is None:
         count, share = extent(s, found, requests)
         trace = workload_trace(question.workload, count, seed)
-        if s.rate_rps is not None:
+        if s.rate_rps is not None and share != (1, 1):
             trace = trace.at_rate(trace.rate_rps * share[0] / share[1])
     elif requests is not None:
         trace = trace.head(requests)
-    ready = prepare(s, found, len(trace), seed, replace(options or Options(), share=share))
+    chosen_options = replace(options or Options(), share=share)
+    ready = prepare(s, found, len(trace), seed, chosen_options)
     fitting = ready.fitting(trace)
     left_out = len(trace if whole is None or requests is not None else whole) - len(fitting)
     return ReplayAnswer(
-        question, _identity(s, found), found, fitting, seed, share, ready.run(fitting, progress), left_out
+        question,
+        _identity(s, found),
+        found,
+        fitting,
+        seed,
+        share,
+        ready.run(fitting, progress),
+        left_out,
+        _planned_hit(s, found) if chosen_options.prefix_cache else 0.0,
+        chosen_options.failures,
     )
+
+
+def _planned_hit(s: Setup, c: Candidate) -> float:
+    return float(s.traffic.prefix_hit_rate) if c.prefix_cache is None else c.prefix_cache.hit_rate
 
 
 def _longest(s: Setup) -> int:

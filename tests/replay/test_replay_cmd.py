@@ -146,3 +146,66 @@ def test_refusals_name_the_option(option: str, given: str, allowed: str, capsys:
     said = capsys.readouterr().err
     assert f"{option}: got '{given}'" in said
     assert allowed in said
+
+
+def test_a_layout_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", SCENARIO, "--tp", "3", "--requests", "50"]) == 3
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert run(["estimate", SCENARIO, "--tp", "3"]) == 3
+    assert refused.err == capsys.readouterr().err
+
+
+def test_a_layout_with_more_requests_than_memory_holds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", SCENARIO, "--tp", "4", "--concurrency", "100000"]) == 3
+    assert "at 100,000 requests per worker: needs" in capsys.readouterr().err
+
+
+def test_one_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", SCENARIO, *LAYOUT, "--requests", "1"]) == 0
+    assert "Requests arrive for 0 s" in capsys.readouterr().err
+    _, document = _json(capsys, SCENARIO, *LAYOUT, "--profile", "short_qa", "--requests", "1", "--rate", "3")
+    assert document["trace"]["rate_rps"] is None
+    assert document["ttft_ms"]["mean"] > 0
+
+
+@pytest.mark.parametrize("rate", ["1e9", "nan", "0", "-1"])
+def test_rates_beyond_any_service_are_refused(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", SCENARIO, *LAYOUT, "--profile", "short_qa", "--requests", "20", "--rate", rate]) == 2
+    assert "1e-06 to 1,000,000 requests/s" in capsys.readouterr().err
+
+
+def test_requests_at_one_time_have_no_gaps_to_stretch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "burst.jsonl"
+    path.write_text('{"timestamp": 5, "input_length": 100, "output_length": 10}\n' * 3)
+    assert run(["replay", SCENARIO, *LAYOUT, "--trace", str(path), "--rate", "2"]) == 2
+    assert "arrive at different times" in capsys.readouterr().err
+
+
+def test_a_failure_is_named_and_its_backlog_is_no_throughput(capsys: pytest.CaptureFixture[str]) -> None:
+    _, document = _json(capsys, SCENARIO, *LAYOUT, "--requests", "1500", "--fail", "30:0:60")
+    assert document["throughput_rps"] <= 1.15 * document["trace"]["rate_rps"]
+    assert document["failures"] == [{"at_s": 30.0, "worker": 0, "recovery_s": 60.0}]
+    assert "Worker 0 fails at 30 s and is back 60 s later" in document["notes"][0]
+    _, late = _json(capsys, SCENARIO, *LAYOUT, "--requests", "100", "--fail", "90000:0:60")
+    assert "after the last request: it changes nothing" in late["notes"][0]
+    _, without = _json(capsys, SCENARIO, *LAYOUT, "--requests", "100")
+    assert without["notes"] == []
+
+
+def test_caches_that_start_empty_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path(SCENARIO).read_text().replace("  arrival:", "  prefix_reuse: {prefixes: 2000, tokens: 500}\n  arrival:")
+    path = tmp_path / "reuse.yaml"
+    path.write_text(text)
+    _, document = _json(capsys, str(path), "--requests", "300")
+    (note,) = document["notes"]
+    assert "caches start empty" in note
+    assert f"{document['occupancy']['cached_share_of_prompts']:.0%} of prompt tokens" in note
+
+
+@pytest.mark.parametrize("option", [("--tp", "2"), ("--routing", "least_loaded"), ("--fail", "1:0:1")])
+def test_a_ladder_takes_no_option_that_its_rungs_set(
+    option: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["replay", SCENARIO, "--ladder", *option]) == 2
+    assert capsys.readouterr().err.startswith(f"planner: {option[0]}: got")
