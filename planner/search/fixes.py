@@ -95,9 +95,11 @@ def _own_ways(terms: MemoryTerms) -> Sequence[str]:
     return ways
 
 
-def latency_fix(metric: str, reached_s: ArrayLike, limit_s: float, describe: Callable[[int], str]) -> str | None:
+def latency_fix(
+    metric: str, reached_s: ArrayLike, limit_s: float, describe: Callable[[int], str], *, within_nodes: bool = False
+) -> str | None:
     """The nearest value of a latency that any evaluated candidate reaches; ``reached_s`` (n,) in seconds,
-    NaN unknown.
+    NaN unknown. ``within_nodes``: those that take more nodes than allowed are left out, and are fast in vain.
     """
     values = np.asarray(reached_s, dtype=np.float64)
     if not np.isfinite(values).any():
@@ -106,7 +108,8 @@ def latency_fix(metric: str, reached_s: ArrayLike, limit_s: float, describe: Cal
     value, limit = told_apart(float(values[best]) / MILLISECOND, limit_s / MILLISECOND)
     if values[best] <= limit_s:
         return f"{describe(best)} reaches a {metric} of {value} ms"
-    return f"the smallest {metric} reached is {value} ms ({describe(best)}), against a limit of {limit} ms"
+    where = "within the nodes allowed" if within_nodes else "reached"
+    return f"the smallest {metric} {where} is {value} ms ({describe(best)}), against a limit of {limit} ms"
 
 
 def nodes_fix(needed: float, nodes_allowed: float, name: str) -> str | None:

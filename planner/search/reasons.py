@@ -154,7 +154,8 @@ def _short_of_nodes(s: Setup, table: Deployments) -> np.ndarray:
 def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None]]:
     """The smallest change for each reason of a table."""
     crowded = _of(table, "memory")
-    few = crowded | _short_of_nodes(s, table)
+    short = _short_of_nodes(s, table)
+    few = crowded | short
     apart = crowded if few.all() else few  # the nearest within the nodes allowed, where there is one
     found: dict[str, Callable[[int], str | None]] = {}
     for metric, level, limit in s.scenario.slo.limits():
@@ -163,7 +164,8 @@ def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None
         name = metric.removesuffix("_ms").upper()
 
         def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:
-            return latency_fix(metric, reached, limit * MILLISECOND, _with_size(table))
+            within = bool(short.any()) and not few.all()
+            return latency_fix(metric, reached, limit * MILLISECOND, _with_size(table), within_nodes=within)
 
         found[f"slo_{metric.removesuffix('_ms')}"] = fix
     if _of(table, "nodes").any():

@@ -228,6 +228,10 @@ def _check_context(s: Setup) -> None:
         what = "engine.options.max_model_len" if limit else f"the context of {s.spec.id}"
         allowed = f"at most {limit or most:,} tokens with the output, {what}"
         raise InputError("workload.input_tokens", f"{longest:,.0f} tokens with the output", allowed)
+    drafts = s.scenario.engine.options.speculation
+    if drafts is not None and drafts.method == "mtp" and s.spec.mtp is None:
+        allowed = f"eagle3: {s.spec.id} has no multi-token-prediction block"
+        raise InputError("engine.options.speculation.method", "mtp", allowed)
     budget = s.scenario.engine.options.max_num_batched_tokens
     if s.prompts_unsplit and budget is not None and budget < s.longest_request:
         allowed = f"at least {s.longest_request:,}, the longest request: engine.options.chunked_prefill is false"

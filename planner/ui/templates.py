@@ -149,6 +149,7 @@ FIXES = (
     N_("{who} fits ({n} GPUs)"),
     N_("{who} fits ({a} of {b} GiB)"),
     N_("the smallest {metric} reached is {a} ms ({who}), against a limit of {b} ms"),
+    N_("the smallest {metric} within the nodes allowed is {a} ms ({who}), against a limit of {b} ms"),
     N_("{who} reaches a {metric} of {a} ms"),
     N_("{a} nodes instead of {b} ({who})"),
     N_("{a} node instead of {b} ({who})"),

@@ -44,6 +44,12 @@ def test_an_engine_version_that_is_none_is_refused_by_name() -> None:
         planner.plan(_changed("qwen3-32b-l40s", engine__version="banana"))
 
 
+def test_drafts_of_a_block_that_the_model_lacks_are_refused() -> None:
+    drafts = {"method": "mtp", "tokens": 1, "acceptance": [0.8]}
+    with pytest.raises(InputError, match="no multi-token-prediction block"):
+        planner.plan(_changed("qwen3-32b-l40s", engine__options={"speculation": drafts}))
+
+
 def test_nothing_costs_nothing() -> None:
     free = planner.plan(_changed("qwen3-32b-l40s", economics={"usd_per_gpu_hour": {"l40s": 0.0}}))
     assert free.best is not None

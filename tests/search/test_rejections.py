@@ -129,6 +129,8 @@ def test_latency_and_nodes() -> None:
     assert latency_fix("TPOT", reached, 0.05, NAMES.__getitem__) == (
         "the smallest TPOT reached is 55 ms (TP4), against a limit of 50 ms"
     )
+    within = latency_fix("TPOT", reached, 0.05, NAMES.__getitem__, within_nodes=True)
+    assert within == "the smallest TPOT within the nodes allowed is 55 ms (TP4), against a limit of 50 ms"
     assert latency_fix("TPOT", reached, 0.06, NAMES.__getitem__) == "TP4 reaches a TPOT of 55 ms"
     assert latency_fix("TPOT", [np.nan], 0.05, str) is None
     assert nodes_fix(4.2, 4, "TP2") == "5 nodes instead of 4 (TP2)"
