@@ -74,6 +74,21 @@ def pareto_sample(objectives: Sequence[ArrayLike], directions: Sequence[Directio
     return np.sort(known[first]).astype(np.int64)
 
 
+def pareto_ends(
+    objectives: Sequence[ArrayLike], directions: Sequence[Direction], wanted: Sequence[int] = ()
+) -> IntArray:
+    """Positions of the frontier points that are best in one objective each, and those of ``wanted`` that are on it."""
+    values = _costs(objectives, directions)
+    known = np.flatnonzero(np.isfinite(values).all(axis=1))
+    cost = values[known]
+    if not known.size:
+        return known.astype(np.int64)
+    total = _scaled_sum(cost)  # of equals in one objective the best sum is beaten by none
+    best = [int(known[np.lexsort((total, column))[0]]) for column in cost.T]
+    on_it = [i for i in wanted if np.isfinite(values[i]).all() and not _beaten(values[[i]], cost)[0]]
+    return np.unique(np.array([*best, *on_it], dtype=np.int64))
+
+
 def _coded(rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """A number for every row (n,), the distinct numbers in order (u,) and the row behind each (u, k)."""
     low = rows.min(axis=0)

@@ -72,7 +72,7 @@ def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
     for last in (*[False] * LOOKS, True):
         feasible = Feasible(tables)
         best_of_layouts = distinct(tables, ranked(feasible, scenario.objective), LISTED)
-        unbeaten = frontier(feasible)
+        unbeaten = frontier(feasible, best_of_layouts[0] if best_of_layouts else None)
         chosen = by_objective(tables, list(dict.fromkeys([*best_of_layouts, *unbeaten])), scenario.objective)
         closer = tables if last else looked_at(s, tables, chosen, scenario.objective)
         if all(a is b for a, b in zip(closer, tables, strict=True)):
@@ -135,7 +135,9 @@ def estimate(
         table = closer
     candidate = candidates(s, table, np.array([row]), {row: 1})[row]
     held = not any(r.reason in ("memory", "kv_cache") for r in broken)
-    reasons = (*broken, *rejections(s, [table.take(np.array([row]))], (), ())) if held else broken
+    missed = rejections(s, [table.take(np.array([row]))], (), ()) if held else ()
+    held = held and not any(r.reason == "memory" for r in missed)
+    reasons = (*broken, *missed)
     return Estimate(
         scenario=scenario,
         identity=identity_of(
@@ -144,9 +146,20 @@ def estimate(
         candidate=candidate if held else serves_nothing(candidate),
         feasible=not reasons,
         rejected=reasons,
-        assumptions=assumptions(s, [hw], [candidate]),
+        assumptions=(*((ONE_WORKER,) if pools_only(scenario) else ()), *assumptions(s, [hw], [candidate])),
         versions=versions(s.catalog),
     )
+
+
+ONE_WORKER = (
+    "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving asks for "
+    "separate pools only: a plan looks at those."
+)
+
+
+def pools_only(scenario: Scenario) -> bool:
+    """Whether a scenario asks for separate pools and nothing else."""
+    return "agg" not in scenario.search.serving
 
 
 def _choices(scenario: Scenario) -> list[NodeChoice]:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.search.pareto import Direction, pareto_sample
+from planner.search.pareto import Direction, pareto_ends, pareto_sample
 from planner.search.plan_schema import Layout, ParetoPoint
 from planner.search.ranking import objective, rank
 from planner.search.table import Deployments, IntArray
@@ -78,6 +78,11 @@ class Feasible:
             found[mine] = np.asarray(COLUMNS[name](self.tables[i]))[rows]
         return found
 
+    def place(self, key: Key) -> int:
+        """Number of a feasible deployment."""
+        table, row = key
+        return int(self.starts[table] + np.searchsorted(self.rows[table], row))
+
     def keys(self, places: IntArray) -> Iterator[Key]:
         """Table and row of the deployments with these numbers."""
         for place in places:
@@ -129,8 +134,10 @@ def by_objective(tables: list[Deployments], keys: list[Key], wanted: str) -> lis
     return [keys[i] for i in rank(columns, wanted)] if keys else []
 
 
-def frontier(feasible: Feasible) -> list[Key]:
-    """Feasible deployments that none beats in GPUs, cost, energy, goodput per GPU, P99 TTFT and P99 TBT together."""
+def frontier(feasible: Feasible, best: Key | None = None) -> list[Key]:
+    """Feasible deployments that none beats in GPUs, cost, energy, goodput per GPU, P99 TTFT and P99 TBT together: at
+    most one of those that are near each other, and always those that lead in one of them, and ``best`` if it is such.
+    """
     if not len(feasible):
         return []
     names: list[tuple[str, Direction]] = [("gpus", "min"), ("goodput_rps", "max"), ("ttft_s", "min"), ("tbt_s", "min")]
@@ -152,7 +159,8 @@ def frontier(feasible: Feasible) -> list[Key]:
         if finer.size > FRONTIER_POINTS:
             break
         keep = finer
-    return list(feasible.keys(keep))
+    ends = pareto_ends(objectives, directions, () if best is None else (feasible.place(best),))
+    return list(feasible.keys(np.union1d(keep, ends)))
 
 
 def points(

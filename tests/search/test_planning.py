@@ -277,3 +277,16 @@ def test_input_tokens_that_are_computed_carry_the_cached_ones() -> None:
         prices = c.usd_per_mtok
         assert prices.cached_input == 0.0
         assert (1.0 - hits) * prices.uncached_input + hits * prices.cached_input == pytest.approx(prices.input)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3-h800", "llama-3.3-70b-mi300x"])
+def test_the_frontier_keeps_its_ends_and_the_best(name: str) -> None:
+    """A sample of many points: those that lead in cost, GPUs, goodput, energy or a latency are always in it."""
+    plan = _example(name)
+    assert name != "deepseek-v3-h800" or 1 in {point.rank for point in plan.pareto}  # no other costs as little
+    known = [c for c in plan.candidates if c.usd_per_mtok.output is not None]
+    assert min(p.usd_per_mtok_output for p in plan.pareto) <= min(c.usd_per_mtok.output for c in known) * (1 + 1e-9)
+    assert min(p.gpus for p in plan.pareto) == min(c.gpus for c in plan.candidates)
+    for metric in ("ttft", "tbt"):
+        least = min(getattr(c, f"{metric}_ms").p99 for c in plan.candidates)
+        assert min(getattr(p, f"{metric}_p99_ms") for p in plan.pareto) <= least * (1 + 1e-9)
