@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import openpyxl
 import pytest
 
+from planner.catalog import catalog
 from planner.errors import InputError
-from planner.export.workbook.comparison import write_comparison
-from planner.search.record import blank
+from planner.export.workbook.comparison import FIRST, HEAD, PRICE, write_comparison
+from planner.export.workbook.table_book import fill_table
+from planner.search.record import RESULT_COLUMNS, blank
 from planner.sheet.rows import check_columns
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SPLIT = ("prefill_layout", "prefill_workers", "replicas", "layout")
 
 
 def row(name: str, usd: float | None) -> dict[str, Any]:
@@ -37,10 +43,88 @@ def test_costs_are_live_and_ranked(tmp_path: Path) -> None:
     formulas = openpyxl.load_workbook(tmp_path / "c.xlsx")["Comparison"]
     assert [values.cell(r, 15).value for r in (4, 5)] == [2, 1]
     assert values.cell(4, 14).value == pytest.approx(3.0 * 16 / 3600 * 1e6 / 800)
-    assert formulas.cell(4, 12).value == '=IF(ISNUMBER($K$4),$F$4*$G$4*$K$4,"no price")'
+    assert "$F$4*$G$4)*$K$4" in formulas.cell(4, 12).value
+    assert all(str(c.value).startswith("=") for row in formulas.iter_rows(min_row=4) for c in row)
     assert (values.cell(6, 1).value, values.cell(6, 16).value) == ("=bad", "what is wrong")
     with pytest.raises(InputError):
         write_comparison([], tmp_path / "d.xlsx")
+
+
+def recalculated(folder: Path, *sources: Path) -> list[dict[str, Any]]:
+    """Rows of the sheet Comparison, by name of the column, as LibreOffice computes them."""
+    out = folder / "out"
+    profile = f"-env:UserInstallation={(folder / 'profile').as_uri()}"
+    done = subprocess.run(
+        ["soffice", profile, "--headless", "--convert-to", "xlsx", "--outdir", str(out), *map(str, sources)],
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = []
+    for path in sources:
+        rows = list(openpyxl.load_workbook(out / path.name, data_only=True)["Comparison"].iter_rows(values_only=True))
+        found.append({r[0]: dict(zip(HEAD, r, strict=False)) for r in rows[FIRST:] if r[0]})
+    return found
+
+
+def shown(path: Path) -> dict[str, Any]:
+    """The same as written."""
+    rows = list(openpyxl.load_workbook(path, data_only=True)["Comparison"].iter_rows(values_only=True))
+    return {r[0]: dict(zip(HEAD, r, strict=False)) for r in rows[FIRST:] if r[0]}
+
+
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice (soffice) is not installed")
+def test_the_comparison_follows_a_run_of_the_table(tmp_path: Path) -> None:
+    """A changed answer, an option less and one more, and a price typed in, all as LibreOffice computes them."""
+    made, ran, typed = (tmp_path / f"{name}.xlsx" for name in ("made", "ran", "typed"))
+    split = row("split", 2.0) | {"prefill_layout": "TP4", "prefill_workers": 3, "replicas": 2, "layout": "TP8"}
+    write_comparison([row("dear", 3.0), row("cheap", 2.0), row("free", None), split], made)
+    book = openpyxl.load_workbook(made)
+    table = book["Scenarios"]
+    columns = {c.value: c.column for c in table[1]}
+    for name, value in {"name": "moved", "model": "qwen3-32b", "node": "gb200-nvl72"}.items():
+        table.cell(2, columns.setdefault(name, table.max_column + 1), value)
+        table.cell(1, columns[name], name)
+    for name, place in (("input_tokens", 1), ("output_tokens", 2)):
+        columns[name] = table.max_column + 1
+        table.cell(1, columns[name], name)
+        for r in range(2, 7):
+            table.cell(r, columns[name], place)
+    table.cell(6, columns["name"], "added")
+    book.save(ran)
+
+    def answer(given: Mapping[str, Any]) -> Mapping[str, Any]:
+        if given["name"] == "cheap":
+            return blank("infeasible", "memory")
+        usd = {"moved": 5.0, "added": 1.0, "split": 2.0}.get(given["name"])
+        node = {"node_chosen": "gb200-nvl72", "nodes": 4, "gpus": 16, "usd_per_hour": 16 * 5.0}
+        out = row("", usd) | (node if given["name"] == "moved" else {})
+        return {k: out.get(k) for k in RESULT_COLUMNS} | {k: split[k] for k in SPLIT if given["name"] == "split"}
+
+    fill_table(ran, ran, answer, lambda _: None, lambda *_: None)
+    book = openpyxl.load_workbook(ran)
+    book["Comparison"].cell(FIRST + 1, PRICE + 1, 0.01)
+    book.save(typed)
+    first, follows, priced = recalculated(tmp_path, made, ran, typed)
+    cost = "USD per million output tokens"
+    for name, one in shown(made).items():
+        for column, value in one.items():
+            is_number = isinstance(value, int | float)
+            assert first[name][column] == (pytest.approx(value) if is_number else value), column
+    assert first["split"]["layout"] == "prefill 3 × (TP4), decode 2 × (TP8)"
+    assert list(follows) == ["moved", "cheap", "free", "split", "added"]
+    assert [follows["moved"][k] for k in ("GPUs per node", "USD per GPU-hour")] == [
+        catalog().node("gb200-nvl72").gpus,
+        pytest.approx(80 / 4 / catalog().node("gb200-nvl72").gpus),
+    ]
+    assert follows["moved"][cost] == pytest.approx(16 * 5.0 / 3600 * 1e6 / 1600)
+    assert (follows["cheap"]["status"], follows["cheap"]["message"]) == ("infeasible", "memory")
+    assert not follows["cheap"][cost]
+    assert follows["free"][cost] == "no price"
+    assert [follows[n]["rank by cost"] for n in ("added", "split", "moved")] == [1, 2, 3]
+    assert priced["moved"]["USD per hour"] == pytest.approx(4 * catalog().node("gb200-nvl72").gpus * 0.01)
+    assert priced["moved"]["rank by cost"] == 1
 
 
 def test_the_procurement_example_is_what_its_script_makes() -> None:
