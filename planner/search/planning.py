@@ -37,6 +37,7 @@ LOOKS = 3
 """Times that the best deployments are looked at step by step: some then miss a limit, and others follow."""
 SIDE_BY_SIDE = 4
 """Tables from which two at a time are faster than one after another."""
+NO_NETWORK = "workers of several nodes are left out: the network bandwidth is not sourced"
 LISTED = 30
 """Candidates written out: the best operating point of as many layouts, and every point of the frontier."""
 
@@ -61,7 +62,11 @@ def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
     for choice in _choices(scenario):
         try:
             hw = s.hardware(choice)
-            fits[(choice.node, choice.gpus)] = (hw, fitting_layouts(s, hw, _largest(s, hw)))
+            most = _largest(s, hw)
+            if hw.device.nic_bw is None and most > hw.gpus_per_node:
+                most = hw.gpus_per_node
+                refused.append(Refused(choice.node, NO_NETWORK))
+            fits[(choice.node, choice.gpus)] = (hw, fitting_layouts(s, hw, most))
         except InputError as error:
             refused.append(Refused(choice.node, str(error)))
     for table, why in _tables(s, fits):

@@ -149,6 +149,7 @@ FIXES = (
     N_("{who} fits ({n} GPUs)"),
     N_("{who} fits ({a} of {b} GiB)"),
     N_("the smallest {metric} reached is {a} ms ({who}), against a limit of {b} ms"),
+    N_("{node}: workers of several nodes are left out: the network bandwidth is not sourced"),
     N_("the smallest {metric} within the nodes allowed is {a} ms ({who}), against a limit of {b} ms"),
     N_("{who} reaches a {metric} of {a} ms"),
     N_("{a} nodes instead of {b} ({who})"),
@@ -170,8 +171,8 @@ SENTENCES = (
     N_("More requests do not fit: at {n} per worker, {why}"),
     N_("One worker carries the load, with {n} requests in it on average"),
     N_(
-        "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms and adds {shown} ms to TTFT, latency and "
-        "waits included; the busiest link carries transfers {busy} of the time"
+        "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms and adds {shown} ms to TTFT, latency "
+        "and waits included; the busiest link carries transfers {busy} of the time"
     ),
     N_("Memory holds no more than {n} requests per worker"),
     N_("More requests per worker were not evaluated; memory would hold {n}"),
@@ -299,9 +300,19 @@ ERRORS = (
     N_("must be a mapping of keys to values"),
     N_("must be a list"),
     N_("this key is required"),
+    N_("{why} (and {n} more error: {names})"),
+    N_("{why} (and {n} more errors: {names})"),
     N_("unknown key, did you mean {names}?"),
     N_("unknown key, allowed: {names}"),
     N_("did you mean {names}?"),
+    N_("not known here; nearest: {names}"),
+    N_("one whose {name} is known; the catalogue has none for this one, a folder of your own may state it"),
+    N_("the limit at {name}, {a} ms, must be at most the one at {other}, {b} ms"),
+    N_("priority_classes: two classes are called {text}; each needs a name of its own"),
+    N_(
+        "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving asks "
+        "for separate pools only: a plan looks at those"
+    ),
     N_("allowed: {names} (did you mean {other}?)"),
     N_("allowed: {names}"),
     N_("at most {n} bytes"),
@@ -333,8 +344,6 @@ ERRORS = (
     N_("{given} is not understood"),
     N_("values need status, source and date"),
     N_("a token uses at most all experts"),
-    N_("{why} (and {n} more error: {names})"),
-    N_("{why} (and {n} more errors: {names})"),
     N_("{node}: accelerator {gpu}: {field}: got {given}; {why}"),
 )
 

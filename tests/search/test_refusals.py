@@ -66,3 +66,16 @@ def test_unsplit_prompts_take_steps_that_hold_them() -> None:
     options = {"chunked_prefill": False, "max_num_batched_tokens": 4096}
     with pytest.raises(InputError, match=r"max_num_batched_tokens: got 4096; at least [\d,]+, the longest request"):
         planner.plan(_changed("deepseek-r1-h200", engine__options=options))
+
+
+def test_without_a_network_bandwidth_workers_stay_on_one_node() -> None:
+    found = planner.plan(
+        _changed(
+            "qwen3-32b-l40s",
+            hardware={"candidates": [{"node": "rtx4090-8-pcie"}]},
+            slo={"tpot_ms": {"mean": 500.0}},
+        )
+    )
+    assert found.candidates
+    assert all(c.layout.gpus <= 8 for c in found.candidates)
+    assert any("network bandwidth is not sourced" in r.example for r in found.rejected)
