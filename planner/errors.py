@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -26,16 +27,22 @@ class UnknownNameError(InputError):
     def __init__(self, field: str, given: str, valid: Iterable[str]) -> None:
         names = sorted(valid)
         near = nearest(given, names)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(names[:12])}"
+        meant = [name for name in near if _DIGITS.findall(name) == _DIGITS.findall(given)]
+        if meant:
+            hint = f"did you mean {' or '.join(meant)}?"
+        elif near:  # another generation or size is no slip of the keyboard
+            hint = f"not known here; nearest: {', '.join(near)}"
+        else:
+            hint = f"allowed: {', '.join(names[:12])}"
         super().__init__(field, given, hint)
 
 
 class UnsupportedArchitectureError(InputError):
     """A model configuration that is not understood; carries the keys that caused it."""
 
-    def __init__(self, keys: Iterable[str], why: str) -> None:
+    def __init__(self, keys: Iterable[str], why: str, file: str = "config.json") -> None:
         self.keys = tuple(keys)
-        super().__init__("config.json", ", ".join(self.keys), why)
+        super().__init__(file, ", ".join(self.keys), why)
 
 
 class InfeasibleError(PlannerError):
@@ -46,6 +53,9 @@ def nearest(given: str, valid: Iterable[str], count: int = 2) -> list[str]:
     """The valid names most like ``given``, best first; empty when nothing is close."""
     by_key = {v.lower(): v for v in valid}
     return [by_key[m] for m in difflib.get_close_matches(given.lower(), by_key, n=count, cutoff=0.5)]
+
+
+_DIGITS = re.compile(r"\d+")
 
 
 def _short(value: object, limit: int = 80) -> str:

@@ -22,7 +22,7 @@ from planner.catalog.hardware_spec import Accelerator, Node
 from planner.catalog.model_spec import ModelSpec
 from planner.catalog.prices import Prices
 from planner.catalog.validation import validate
-from planner.errors import InputError, UnknownNameError
+from planner.errors import InputError, UnknownNameError, UnsupportedArchitectureError
 
 CATALOG_VARIABLE = "PLANNER_CATALOG_DIR"
 Kind = Literal["model", "accelerator", "node"]
@@ -80,7 +80,12 @@ def load_model(ref: str | Path, user_dir: Path | str | None = None) -> ModelSpec
         config = read_json(path)
         if not config.get("_name_or_path"):
             config["_name_or_path"] = _hub_name(path) or _config_id(path)
-        return spec_from_hf_config(config)
+        try:
+            return spec_from_hf_config(config)
+        except UnsupportedArchitectureError as error:
+            raise UnsupportedArchitectureError(error.keys, error.allowed, path.name) from None
+        except InputError as error:
+            raise InputError(error.field.replace("config.json", path.name, 1), error.given, error.allowed) from None
     if path.suffix in (".yaml", ".yml"):
         return validate(ModelSpec, read_yaml(path), str(path))
     known = catalog(user_dir)

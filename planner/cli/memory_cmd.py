@@ -22,6 +22,7 @@ from planner.cli.options import (
 )
 from planner.cli.output import console, log, print_json
 from planner.cli.plan_cmd import is_question, read_question
+from planner.cli.render_plan import needed_gib
 from planner.errors import InputError
 from planner.search.headline import sig3
 from planner.units import GIB
@@ -42,6 +43,20 @@ class _Given:
     engine: str
     version: str | None
     options: dict[str, Any]
+    longest: int
+    """Tokens of the longest sequence that the model, and the engine as set, take."""
+
+
+SEQUENCE_TOKENS = 8192
+"""Length of a sequence where the user names none."""
+
+
+def _length(tokens: int | None, given: _Given) -> int:
+    if tokens is None:
+        return min(SEQUENCE_TOKENS, given.longest)
+    if tokens > given.longest:
+        raise InputError("--tokens", tokens, f"at most {given.longest:,}, the longest sequence of {given.spec.id}")
+    return tokens
 
 
 def memory_command(
@@ -60,7 +75,10 @@ def memory_command(
     max_num_seqs: Annotated[int | None, typer.Option(min=1, help="Sequences per step and attention rank.")] = None,
     max_num_batched_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens per step.")] = None,
     gpu_memory_utilization: Annotated[float | None, typer.Option(help="The engine's memory share.")] = None,
-    tokens: Annotated[int, typer.Option(min=1, help="Length of a sequence to count how many fit.")] = 8192,
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Length of a sequence to count how many fit; absent means 8192, or the longest."),
+    ] = None,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -85,6 +103,7 @@ def memory_command(
         if v is not None
     }
     layout = Layouts.of(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
+    length = _length(tokens, given)
     budget = rank_memory(
         known,
         given.spec,
@@ -93,10 +112,10 @@ def memory_command(
         device(known.accelerator(given.accelerator)),
         given.engine,
         engine_version=given.version,
-        needed_tokens=tokens,
+        needed_tokens=length,
         **options,
     )
-    document = memory_document(given, layout, budget, tokens)
+    document = memory_document(given, layout, budget, length)
     beyond = engine_memory(given.engine, known).beyond_known(given.version)
     document["assumptions"] = [beyond] if beyond else []
     if as_json:
@@ -119,7 +138,7 @@ def _given(known: Catalog, model: str, accelerator: str | None, engine: str | No
                 "--accelerator", None, "an accelerator id is needed; planner catalog accelerators lists them"
             )
         spec = load_model(model, known.user_dir)
-        return _Given(spec, {}, accelerator, engine or "vllm", version, {})
+        return _Given(spec, {}, accelerator, engine or "vllm", version, {}, spec.max_context_tokens)
     question = read_question(Path(model))
     check_names(question, known)
     hardware = question.hardware
@@ -132,13 +151,15 @@ def _given(known: Catalog, model: str, accelerator: str | None, engine: str | No
         "cuda_graphs": chosen.cuda_graphs,
     }
     same_engine = engine is None or engine == question.engine.name
+    spec = resolve_model(question, known)
     return _Given(
-        resolve_model(question, known),
+        spec,
         question.precision.given(),
         accelerator or known.node(nodes[0].node).accelerator,
         engine or question.engine.name,
         version or (question.engine.version if same_engine else None),
         {k: v for k, v in options.items() if v is not None and same_engine},
+        chosen.max_model_len or spec.max_context_tokens,
     )
 
 
@@ -153,11 +174,11 @@ def memory_document(given: _Given, layout: Layouts, budget: MemoryBudget, tokens
         "engine_version": given.version,
         "layout": layout.row(0),
         "gpus": int(layout.gpus[0]),
-        "memory_gib": budget.gib(0),
+        "memory_gib": needed_gib(budget.gib(0)),
         "tightest_stage": budget.stage_name(0),
         "memory_share": float(budget.share[0]),
         "kv_bytes_per_token": _finite(budget.kv_bytes_per_token[0]),
-        "kv_tokens": _finite(budget.kv_tokens[0]),
+        "kv_tokens": _finite(max(budget.kv_tokens[0], 0.0)),
         "sequence_tokens": tokens,
         "max_concurrency": _finite(max(per_rank, 0.0) * replicas),
         "fits": bool(budget.fits[0]),
@@ -183,7 +204,7 @@ def _render(document: dict[str, Any]) -> None:
     from planner.search.plan_schema import Layout, MemoryGib
 
     out = console()
-    layout = Layout(**document["layout"]).describe()
+    layout, gib = Layout(**document["layout"]).describe(), document["memory_gib"]
     out.print(
         f"{document['model']} as {layout} on {document['gpus']} × {document['accelerator']}, {document['engine']}"
         f" {document['engine_version'] or '(newest known)'}: {'fits' if document['fits'] else 'does not fit'}",
@@ -191,11 +212,18 @@ def _render(document: dict[str, Any]) -> None:
         markup=False,
         soft_wrap=True,
     )
-    out.print(memory_table("Memory of the fullest rank, GiB", MemoryGib(**document["memory_gib"])))
-    out.print(
-        f"KV cache: {document['kv_bytes_per_token'] or 0:,.0f} bytes per token and rank, "
-        f"{sig3(document['kv_tokens'])} tokens per attention rank; "
-        f"{sig3(document['max_concurrency'])} sequences of {document['sequence_tokens']:,} tokens in the worker."
-    )
+    out.print(memory_table("Memory of the fullest rank, GiB", MemoryGib(**gib)))
+    if not document["fits"]:
+        out.print(
+            f"KV cache: {document['kv_bytes_per_token'] or 0:,.0f} bytes per token and rank; {gib['kv']:,.3g} GiB are "
+            f"asked for, which hold one sequence of {document['sequence_tokens']:,} tokens; "
+            f"{sig3(document['kv_tokens'])} tokens have room."
+        )
+    else:
+        out.print(
+            f"KV cache: {document['kv_bytes_per_token'] or 0:,.0f} bytes per token and rank, "
+            f"{sig3(document['kv_tokens'])} tokens per attention rank; "
+            f"{sig3(document['max_concurrency'])} sequences of {document['sequence_tokens']:,} tokens in the worker."
+        )
     for text in document["assumptions"]:
         out.print(f"{text}.", markup=False, soft_wrap=True)

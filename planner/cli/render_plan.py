@@ -8,6 +8,8 @@ from planner.cli.output import console, table
 from planner.search.headline import headline, sig3, with_interval
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
     from rich.table import Table
 
@@ -122,10 +124,27 @@ def render_memory(out: Console, best: Candidate) -> None:
 
 
 def memory_table(title: str, memory: MemoryGib) -> Table:
-    """Terms in one row, with their sum beside the capacity."""
-    columns = (*MEMORY_TERMS, "total", "capacity")
-    row = tuple(sig3(getattr(memory, name)) for name in columns)
-    return table(title, columns, [row], text=0)
+    """Terms in one row, with their sum beside the capacity, and what is missing where it is more."""
+    needed = needed_gib(memory.model_dump())
+    if (missing := needed["total"] - needed["capacity"]) > FITS_GIB:
+        needed["missing"] = missing
+        title = f"{title}: needed"
+    return table(title, tuple(needed), [tuple(sig3(v) for v in needed.values())], text=0)
+
+
+FITS_GIB = 1e-6
+"""Missing memory below which rounding speaks."""
+
+
+def needed_gib(memory: Mapping[str, float]) -> dict[str, float]:
+    """Terms of a budget that add up to its total: where memory is missing, the cache that is asked for in place of what
+    the other terms leave, and no margin where they overrun it.
+    """
+    terms = {name: memory[name] for name in MEMORY_TERMS}
+    if memory["total"] - memory["capacity"] > FITS_GIB:
+        terms["margin"] = max(terms["margin"], 0.0)
+        terms["kv"] = memory["total"] - sum(v for name, v in terms.items() if name != "kv")
+    return {**terms, "total": memory["total"], "capacity": memory["capacity"]}
 
 
 def rejection_table(plan: Plan) -> Table:

@@ -106,9 +106,10 @@ def render_sizing(answer: str, sizing: Sizing, spare_nodes: int) -> None:
 
 
 def _day_table(day: DayPlan) -> Any:
-    hours = zip(day.hourly_rps, day.hourly_replicas, day.hourly_gpus, strict=True)
-    rows = [(f"{h:02d}:00", sig3(rate), f"{n:,}", f"{gpus:,}") for h, (rate, n, gpus) in enumerate(hours)]
-    return table("Over a day", ("hour", "requests/s", "replicas", "GPUs"), rows)
+    counts = day.counts()
+    hours = zip(day.hourly_rps, *counts.values(), strict=True)
+    rows = [(f"{h:02d}:00", sig3(rate), *(f"{n:,}" for n in numbers)) for h, (rate, *numbers) in enumerate(hours)]
+    return table("Over a day", ("hour", "requests/s", *counts), rows)
 
 
 def _day_sentence(day: DayPlan) -> str:
@@ -120,7 +121,7 @@ def _day_sentence(day: DayPlan) -> str:
     if (
         day.saved_share > 0
         and day.usd_per_day_fixed is not None
-        and day.usd_per_day_fixed == day.usd_per_day_autoscaled
+        and 0 < day.usd_per_day_fixed == day.usd_per_day_autoscaled
     ):
         text += " Whole nodes are billed, and no hour needs fewer of them: autoscaling saves no rent."
     if day.usd_per_day_fixed is None or day.usd_per_day_autoscaled is None:
@@ -135,26 +136,30 @@ def _day_sentence(day: DayPlan) -> str:
 def _failure_table(failures: tuple[FailurePlan, ...]) -> Any:
     rows = []
     for f in failures:
-        prefill = "" if f.spare_prefill_workers is None else f" + {f.spare_prefill_workers:,} prefill"
         held = {True: "met", False: "broken", None: "–"}[f.met_without_spares]
         rows.append(
             (
                 f"{f.count} {KINDS[f.failure]}{'s' if f.count != 1 else ''}",
                 held,
-                f"{f.lost_replicas:,}",
+                _workers(f.lost_replicas, f.lost_prefill_workers, "or"),
                 sig3(f.ttft_p99_ms),
                 sig3(f.tbt_p99_ms),
-                f"{f.spare_replicas:,}{prefill}",
+                _workers(f.spare_replicas, f.spare_prefill_workers, "+"),
                 f"{f.spare_nodes:,}",
                 "yes" if f.covered else "no",
                 sig3(f.per_year),
             )
         )
     columns = (
-        *("loss of", "SLO without spares", "replicas lost", "TTFT P99 ms", "TBT P99 ms"),
+        *("loss of", "SLO without spares", "workers lost", "TTFT P99 ms", "TBT P99 ms"),
         *("spares needed", "nodes to add", "room in the plan", "single failures a year"),
     )
     return table("Headroom for failures", columns, rows, text=2)
+
+
+def _workers(decode: int, prefill: int | None, joint: str) -> str:
+    """Workers in words, of both pools where there are two."""
+    return f"{decode:,}" if prefill is None else f"{prefill:,} prefill {joint} {decode:,} decode"
 
 
 def _recovery_table(recovery: RecoveryPlan) -> Any:

@@ -108,5 +108,6 @@ def device(accelerator: Accelerator, node: Node | None = None) -> Device:
 def _need(accelerator: Accelerator, group: Any, key: str) -> Any:
     value = getattr(group, key)
     if value is None:
-        raise InputError(f"accelerator {accelerator.id}: {key}", None, "a number is needed")
+        allowed = f"one whose {key} is known; the catalogue has none for this one, a folder of your own may state it"
+        raise InputError("accelerator", accelerator.id, allowed)
     return value

@@ -6,6 +6,7 @@ the reference page.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -191,6 +192,10 @@ class Workload(Schema):
     @model_validator(mode="after")
     def _shares(self) -> Self:
         if self.priority_classes:
+            names = [c.name for c in self.priority_classes]
+            twice = next((n for n in names if names.count(n) > 1), None)
+            if twice is not None:
+                raise ValueError(f"priority_classes: two classes are called {twice}; each needs a name of its own")
             total = sum(c.share for c in self.priority_classes)
             if abs(total - 1.0) > 1e-6:
                 raise ValueError(f"priority_classes: the shares add up to {total:g} and must add up to 1")
@@ -210,6 +215,14 @@ class LatencyLimit(Schema):
     def _some(self) -> Self:
         if not self.given():
             raise ValueError(f"needs a limit at one of {', '.join(PERCENTILES)}")
+        return self
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        levels = [(name, limit) for name, limit in self.given().items() if name != "mean"]
+        for (low, first), (high, second) in pairwise(levels):
+            if first > second:
+                raise ValueError(f"the limit at {low}, {first:g} ms, must be at most the one at {high}, {second:g} ms")
         return self
 
     def given(self) -> dict[str, float]:

@@ -76,7 +76,18 @@ def headline(plan: Plan) -> str:
     if best.usd_per_mtok.output is not None:
         usd = with_interval(best.usd_per_mtok.output, best.interval.get("usd_per_mtok"))
         figures.append(f"${usd} per million output tokens")
-    return f"{deployment(best)} serves {scenario.model}: {', '.join(figures)}."
+    spares = _spares(best, scenario.reliability.spare_nodes)
+    return f"{deployment(best)}{spares} serves {scenario.model}: {', '.join(figures)}."
+
+
+def _spares(best: Candidate, spare_nodes: int) -> str:
+    """How many of the nodes named no worker uses."""
+    if not spare_nodes:
+        return ""
+    nodes = f"node{'s' if spare_nodes != 1 else ''}"
+    if best.prefill_pool is not None:
+        return f" · {spare_nodes:,} spare {nodes} in each pool"
+    return f" · {spare_nodes:,} {nodes} of them spare"
 
 
 def _main_reason(plan: Plan) -> str:

@@ -157,8 +157,8 @@ def estimate(
 
 
 ONE_WORKER = (
-    "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving asks for "
-    "separate pools only: a plan looks at those."
+    "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving asks "
+    "for separate pools only: a plan looks at those."
 )
 
 

@@ -18,7 +18,7 @@ from planner.scenario.identity import Identity, identity_of
 from planner.scenario.schema import Scenario
 from planner.search.headline import deployment, headline
 from planner.search.plan_schema import Candidate
-from planner.search.planning import estimate, plan
+from planner.search.planning import ONE_WORKER, estimate, plan, pools_only
 from planner.search.replaying import Options, extent, predicted, prepare, with_trace
 from planner.search.setup import Setup, setup
 
@@ -83,7 +83,8 @@ class ReplayAnswer:
 
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before comparing the replay with the closed forms."""
-        return (*self._of_failures(), *self._of_caches())
+        pools = (ONE_WORKER,) if pools_only(self.scenario) and self.candidate.serving == "agg" else ()
+        return (*pools, *self._of_failures(), *self._of_caches())
 
     def _of_failures(self) -> list[str]:
         said = []

@@ -216,6 +216,7 @@ def _day(fleet: Fleet, start_s: float) -> DayPlan | None:
     return DayPlan(
         hourly_rps=tuple(rates.tolist()),
         hourly_replicas=day.workers,
+        hourly_prefill_workers=None if prefill is None else tuple(int(n) for n in prefill),
         hourly_gpus=tuple(int(g) for g in gpus),
         mean_rps=float(rates.mean()),
         peak_gpus=peak,

@@ -18,6 +18,9 @@ class DayPlan(Schema):
     hourly_replicas: tuple[int, ...] = Field(
         strict=False, description="Workers that each hour needs, those that must start before the next one included."
     )
+    hourly_prefill_workers: tuple[int, ...] | None = Field(
+        None, strict=False, description="disagg: prefill workers, hour by hour."
+    )
     hourly_gpus: tuple[int, ...] = Field(strict=False, description="GPUs of all workers, hour by hour.")
     mean_rps: float = Field(description="Mean rate of the day in requests per second.")
     peak_gpus: int = Field(description="GPUs of a fleet of fixed size.")
@@ -35,6 +38,13 @@ class DayPlan(Schema):
     usd_per_mtok_output_autoscaled: float | None = Field(
         None, description="Rent of the autoscaled fleet over the output of the whole day, USD per million tokens."
     )
+
+    def counts(self) -> dict[str, tuple[int, ...]]:
+        """Workers of each kind and GPUs, hour by hour, by what tables call them."""
+        workers = {"replicas": self.hourly_replicas}
+        if self.hourly_prefill_workers is not None:
+            workers = {"prefill workers": self.hourly_prefill_workers, "decode workers": self.hourly_replicas}
+        return {**workers, "GPUs": self.hourly_gpus}
 
 
 class FailurePlan(Schema):

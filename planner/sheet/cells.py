@@ -108,6 +108,8 @@ def tpot_ms(
     prefix_hit_rate: float = 0.0,
 ) -> float:
     """Mean time per output token after the first in ms, with ``concurrency`` requests in flight in one worker."""
+    if _whole("output_tokens", output_tokens) < 2:
+        raise InputError("output_tokens", output_tokens, "at least 2: one token has no token after the first")
     best = _loop(
         _question(model, node, input_tokens, output_tokens, precision, kv, engine, prefix_hit_rate),
         node,

@@ -173,3 +173,12 @@ def test_broken_files_are_quoted(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_model(spec)
     assert caught.value.given == "c: 2"
+
+
+@pytest.mark.parametrize("config", [{"hidden_size": 4}, {"model_type": "llama", "hidden_size": 4}])
+def test_errors_of_a_configuration_name_its_file(config: dict[str, object], tmp_path: Path) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"own\.json") as caught:
+        load_model(path)
+    assert "config.json" not in str(caught.value)

@@ -45,3 +45,23 @@ def test_bad_input_is_one_sentence(options: tuple[str, ...], said: str, capsys: 
 def test_nothing_feasible_is_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["size", str(EXAMPLES / "infeasible-405b-one-h100.yaml")]) == 3
     assert "Nothing serves" in capsys.readouterr().err
+
+
+def test_pools_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "split.yaml"
+    path.write_text(Path(SMALL).read_text().replace("objective:", "search: {serving: [disagg]}\nobjective:"))
+    assert run(["size", str(path), "--peak-to-mean", "2", "--json"]) == 0
+    day = json.loads(capsys.readouterr().out)["day"]
+    assert len(day["hourly_prefill_workers"]) == 24
+    assert run(["size", str(path), "--peak-to-mean", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "prefill workers" in text
+    assert "decode workers" in text
+    assert "replicas" not in text.split("Over a day")[1]
+
+
+def test_spare_nodes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "spare.yaml"
+    path.write_text(Path(SMALL).read_text() + "\nreliability: {spare_nodes: 2}\n")
+    assert run(["size", str(path)]) == 0
+    assert "2 nodes of them spare" in capsys.readouterr().out

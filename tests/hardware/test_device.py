@@ -49,3 +49,9 @@ def test_a_node_brings_its_own_links_and_nics(cat: Catalog) -> None:
     assert node.nics.count is not None
     assert node.nics.gbit_s is not None
     assert device(cat.accelerator("h800-sxm"), node).nic_bw == node.nics.count * node.nics.gbit_s / 8 * 1e9 / node.gpus
+
+
+def test_an_accelerator_without_a_needed_figure_is_a_sentence(cat: Catalog) -> None:
+    with pytest.raises(InputError, match="one whose bandwidth_gb_s is known") as caught:
+        device(cat.accelerator("h20-141g"))
+    assert "None" not in str(caught.value)

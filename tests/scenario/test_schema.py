@@ -157,6 +157,12 @@ CONTRADICTIONS = [
     ("workload.input_tokens", {"kind": "empirical", "values_tokens": [2], "weights": [0]}, "not all be 0"),
     ("workload.input_tokens", {"kind": "empirical", "values_tokens": [2], "weights": [1, 2]}, "one number"),
     ("workload.arrival", {"kind": "trace", "file": "a.csv", "column": "t", "unit": "s", "cv": 1.0}, "cv"),
+    (
+        "workload.priority_classes",
+        [{"name": "gold", "share": 0.5, "priority": 0}, {"name": "gold", "share": 0.5, "priority": 1}],
+        "two classes are called gold",
+    ),
+    ("slo.ttft_ms", {"p50": 5000, "p99": 100}, "the limit at p50, 5000 ms, must be at most the one at p99, 100 ms"),
 ]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import planner
 from planner.errors import InputError
+from planner.layout.layouts import Layouts
 from planner.scenario.schema import Scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -79,3 +80,21 @@ def test_without_a_network_bandwidth_workers_stay_on_one_node() -> None:
     assert found.candidates
     assert all(c.layout.gpus <= 8 for c in found.candidates)
     assert any("network bandwidth is not sourced" in r.example for r in found.rejected)
+
+
+def test_an_estimate_says_that_it_is_no_pool() -> None:
+    split = planner.estimate(_changed("qwen3-32b-l40s", search__serving=["disagg"]), Layouts.of(tp=4))
+    assert split.candidate.serving == "agg"
+    assert "separate pools only" in split.assumptions[0]
+    both = planner.estimate(_changed("qwen3-32b-l40s", search__serving=["agg", "disagg"]), Layouts.of(tp=4))
+    assert not any("separate pools only" in text for text in both.assumptions)
+
+
+def test_an_estimate_promises_nothing_that_memory_does_not_hold() -> None:
+    """100,000 requests in one worker: one worker and its memory, no fleet of millions of nodes, no latency."""
+    found = planner.estimate(_changed("qwen3-32b-l40s"), Layouts.of(tp=4), concurrency=100_000.0)
+    assert not found.feasible
+    assert [r.reason for r in found.rejected] == ["memory"]
+    assert (found.candidate.replicas, found.candidate.gpus) == (1, 4)
+    assert found.candidate.ttft_ms.mean is None
+    assert found.candidate.memory_gib.total > found.candidate.memory_gib.capacity

@@ -67,3 +67,8 @@ def test_errors_say_what_is_wrong(call, said: str) -> None:  # type: ignore[no-u
 def test_what_does_not_fit_says_memory() -> None:
     with pytest.raises(InfeasibleError, match="memory"):
         sheet.max_concurrency("llama-3.1-405b", "h100-sxm", 1000, 1000)
+
+
+def test_one_token_has_no_time_per_token() -> None:
+    with pytest.raises(InputError, match="output_tokens: got 1; at least 2"):
+        sheet.tpot_ms("llama-3.3-70b", "dgx-h100", 8, 1000, 1, tp=8)

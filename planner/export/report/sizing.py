@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.export.answers import counted
 from planner.export.report.blocks import Block, Paragraph, Table
 from planner.search.headline import sig3
 from planner.search.plan_schema import AdmissionPolicy, PriorityLatency
@@ -24,7 +25,7 @@ def sizing_blocks(sizing: Sizing) -> Iterator[Block]:
     """Fleet, day, N + k and recovery."""
     yield Paragraph(f"{sizing.fleet}.", strong=True)
     if sizing.carried_rps is not None:
-        yield Paragraph(f"It carries up to {sig3(sizing.carried_rps)} requests/s within every limit.")
+        yield Paragraph(f"It carries up to {counted(sizing.carried_rps)} requests/s within every limit.")
     if sizing.day is not None:
         yield from _day(sizing.day)
     yield _failures(sizing.failures)
@@ -37,9 +38,9 @@ def sizing_blocks(sizing: Sizing) -> Iterator[Block]:
 
 def _day(day: DayPlan) -> Iterator[Block]:
     rows = (
-        ("mean load, requests/s", sig3(day.mean_rps)),
+        ("mean load, requests/s", counted(day.mean_rps)),
         ("GPUs at the peak", f"{day.peak_gpus:,}"),
-        ("GPUs on average, autoscaled", sig3(day.average_gpus)),
+        ("GPUs on average, autoscaled", counted(day.average_gpus)),
         ("GPUs at least", f"{day.lowest_gpus:,}"),
         ("GPU-hours that autoscaling saves", f"{day.saved_share:.0%}"),
         ("seconds for a worker to start", sig3(day.start_s)),
@@ -49,10 +50,11 @@ def _day(day: DayPlan) -> Iterator[Block]:
         ("USD per million output tokens, autoscaled", sig3(day.usd_per_mtok_output_autoscaled)),
     )
     yield Table(("over a day", "value"), rows)
-    hours = zip(day.hourly_rps, day.hourly_replicas, day.hourly_gpus, strict=True)
+    counts = day.counts()
+    hours = zip(day.hourly_rps, *counts.values(), strict=True)
     yield Table(
-        ("hour", "requests/s", "replicas", "GPUs"),
-        tuple((f"{h:02d}:00", sig3(rate), f"{n:,}", f"{gpus:,}") for h, (rate, n, gpus) in enumerate(hours)),
+        ("hour", "requests/s", *counts),
+        tuple((f"{h:02d}:00", counted(rate), *(f"{n:,}" for n in numbers)) for h, (rate, *numbers) in enumerate(hours)),
     )
 
 
@@ -61,7 +63,7 @@ def _failures(failures: tuple[FailurePlan, ...]) -> Table:
     for f in failures:
         spares = f"{f.spare_replicas:,}"
         if f.spare_prefill_workers is not None:
-            spares += f" and {f.spare_prefill_workers:,} prefill"
+            spares = f"{f.spare_prefill_workers:,} prefill and {f.spare_replicas:,} decode"
         rows.append(
             (
                 f"{f.count} x {f.failure}",
@@ -72,7 +74,14 @@ def _failures(failures: tuple[FailurePlan, ...]) -> Table:
                 sig3(f.per_year),
             )
         )
-    columns = ("loss of", "limits met without spares", "spare workers", "nodes to add", "room in the plan", "a year")
+    columns = (
+        "loss of",
+        "limits met without spares",
+        "spare workers",
+        "nodes to add",
+        "room in the plan",
+        "single ones a year",
+    )
     return Table(columns, tuple(rows), 2)
 
 

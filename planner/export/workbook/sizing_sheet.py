@@ -31,8 +31,9 @@ def write_sizing(book: Book, sizing: Sizing) -> None:
 
 
 def _failures(sheet: Sheet, row: int, failures: tuple[FailurePlan, ...]) -> int:
-    titles = ("loss of", "limits met without spares", "replicas lost", "spare replicas", "spare prefill workers")
-    sheet.line(row, (*titles, "nodes to add", "expected a year"), "head")
+    lost = ("(decode) workers lost", "spare (decode) workers", "spare prefill workers")
+    titles = ("loss of", "limits met without spares", *lost)
+    sheet.line(row, (*titles, "nodes to add", "single ones expected a year"), "head")
     for i, f in enumerate(failures, start=row + 1):
         sheet.put(i, 0, f"{f.count} x {f.failure}")
         sheet.put(i, 1, f.met_without_spares)
@@ -74,19 +75,20 @@ def _day(book: Book, sheet: Sheet, row: int, day: DayPlan) -> None:
     for i, figure in enumerate(figures, start=row):
         sheet.line(i, figure)
     head = row + len(figures) + 1
-    sheet.line(head, ("hour of the day", "requests/s", "replicas", "GPUs"), "head")
-    hours = zip(day.hourly_rps, day.hourly_replicas, day.hourly_gpus, strict=True)
-    for h, (rate, replicas, gpus) in enumerate(hours):
+    counts = day.counts()
+    gpus = 1 + len(counts)
+    sheet.line(head, ("hour of the day", "requests/s", *counts), "head")
+    for h, (rate, *numbers) in enumerate(zip(day.hourly_rps, *counts.values(), strict=True)):
         sheet.put(head + 1 + h, 0, h, "whole")
         sheet.put(head + 1 + h, 1, rate)
-        sheet.line_from(head + 1 + h, 2, (replicas, gpus), "whole")
+        sheet.line_from(head + 1 + h, 2, numbers, "whole")
     last = head + len(day.hourly_rps)
     chart = book.xlsx.add_chart({"type": "column"})
     chart.add_series(
         {
             "name": "GPUs",
             "categories": [NAME, head + 1, 0, last, 0],
-            "values": [NAME, head + 1, 3, last, 3],
+            "values": [NAME, head + 1, gpus, last, gpus],
             "fill": {"color": "#0072b2"},
         }
     )
@@ -94,4 +96,4 @@ def _day(book: Book, sheet: Sheet, row: int, day: DayPlan) -> None:
     chart.set_x_axis({"name": "hour"})
     chart.set_y_axis({"name": "GPUs", "min": 0})
     chart.set_legend({"none": True})
-    sheet.xlsx.insert_chart(head, 5, chart)
+    sheet.xlsx.insert_chart(head, gpus + 2, chart)
