@@ -18,12 +18,17 @@ def sheet_command(
         list[str], typer.Argument(metavar="PLAN.yaml | run IN.xlsx OUT.xlsx | template OUT.xlsx", show_default=False)
     ],
     out: OutOption = None,
+    candidate: Annotated[
+        int | None, typer.Option("--candidate", min=1, help="Rank of the candidate that the workbook opens on.")
+    ] = None,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Write a plan as a workbook with live prices, or fill in a workbook of scenarios, one a row."""
     if catalog is not None and words[0] in ("run", "template"):
         raise InputError("--catalog", str(catalog), f"absent: sheet {words[0]} takes the folder in PLANNER_CATALOG_DIR")
+    if candidate is not None and words[0] in ("run", "template"):
+        raise InputError("--candidate", candidate, f"absent: it is of a plan, sheet {words[0]} has none")
     if words[0] == "run":
         if len(words) != 3:
             raise InputError("sheet run", " ".join(words[1:]), "two files: IN.xlsx OUT.xlsx")
@@ -37,7 +42,7 @@ def sheet_command(
     from planner.catalog import catalog as open_catalog
     from planner.export.workbook.plan_book import write_plan_book
 
-    write_plan_book(read_plan(Path(words[0])), out, open_catalog(catalog))
+    write_plan_book(read_plan(Path(words[0])), out, open_catalog(catalog), candidate or 1)
     log(f"workbook written to {out}")
     if as_json:
         print_json({"out": str(out)})

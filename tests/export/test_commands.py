@@ -91,6 +91,11 @@ def test_sheet(plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run(["sheet", str(plan_file), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"out": str(out)}
     assert openpyxl.load_workbook(out).sheetnames[0] == "Summary"
+    assert run(["sheet", str(plan_file), "--candidate", "2", "--out", str(out)]) == 0
+    assert openpyxl.load_workbook(out)["Summary"]["B5"].value == 2
+    assert run(["sheet", str(plan_file), "--candidate", "999", "--out", str(out)]) == 2
+    assert run(["sheet", "run", "one.xlsx", "two.xlsx", "--candidate", "2"]) == 2
+    assert "--candidate: got 2; absent" in capsys.readouterr().err
     assert run(["sheet", str(plan_file)]) == 2
     assert run(["sheet", "run", "one.xlsx"]) == 2
     assert "IN.xlsx OUT.xlsx" in capsys.readouterr().err

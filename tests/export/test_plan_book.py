@@ -18,6 +18,7 @@ from planner.export.workbook.book import cell
 from planner.export.workbook.candidates_sheet import CANDIDATE_COLUMNS, HOURS_PER_MONTH
 from planner.export.workbook.plan_book import write_plan_book
 from planner.scenario.schema import Scenario
+from planner.search.headline import headline
 from planner.search.plan_schema import Plan
 
 AT = {key: i for i, (key, _, _) in enumerate(CANDIDATE_COLUMNS)}
@@ -100,6 +101,41 @@ def test_stored_values_are_the_plans(tmp_path: Path) -> None:
     assert costs(written(plan, tmp_path)) == expected(plan)
 
 
+def test_another_candidate_opens_the_summary(tmp_path: Path) -> None:
+    """Its own sentence, values and evidence; the first of the plan is named second."""
+    plan = example("deepseek-v3-h800")
+    path = tmp_path / "second.xlsx"
+    write_plan_book(plan, path, candidate=2)
+    first, second = plan.candidates[:2]
+    sheet = openpyxl.load_workbook(path, data_only=True)["Summary"]
+    assert sheet["A2"].value == headline(plan.model_copy(update={"candidates": (second,)}))
+    assert headline(plan) != sheet["A2"].value
+    assert str(sheet["A3"].value).startswith(f"Candidate 2 of {len(plan.candidates)}")
+    assert headline(plan) in str(sheet["A3"].value)
+    found = summary(path)
+    assert found["candidate"] == 2
+    assert found["TPOT ms"] == pytest.approx(second.tpot_ms.mean)
+    assert found["USD per million output tokens"] == pytest.approx(second.usd_per_mtok.output)
+    assert second.usd_per_mtok.output != pytest.approx(first.usd_per_mtok.output, rel=1e-6)
+    with pytest.raises(InputError, match="rank from 1"):
+        write_plan_book(plan, tmp_path / "none.xlsx", candidate=999)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_frontier_has_both_pools(tmp_path: Path) -> None:
+    plan = example("deepseek-v3-h800")
+    sheet = openpyxl.load_workbook(written(plan, tmp_path))["Frontier"]
+    rows = list(sheet.iter_rows(min_row=2, values_only=True))
+    assert len(rows) == len(plan.pareto)
+    apart = [r for r in rows if r[1] == "disagg"]
+    assert apart
+    for rank, _, _, layout, *_ in apart:
+        assert "decode" in layout
+        assert ("prefill pool not listed" in layout) == (rank is None)
+        pool = None if rank is None else plan.candidates[rank - 1].prefill_pool
+        assert pool is None or f"prefill {pool.workers} × ({pool.layout.describe()})" in layout
+
+
 def test_costs_are_formulas_on_the_price_sheet(tmp_path: Path) -> None:
     book = openpyxl.load_workbook(written(example("deepseek-r1-h200"), tmp_path))
     row = next(book["Candidates"].iter_rows(min_row=2, values_only=True))
@@ -150,6 +186,12 @@ def test_libreoffice_recalculates_to_the_same_numbers(tmp_path: Path) -> None:
             path = tmp_path / f"{name}{factor}.xlsx"
             book.save(path)
             sources.append(str(path))
+        path = tmp_path / f"{name}-last.xlsx"
+        write_plan_book(plan, path, candidate=plan.candidates[-1].rank)
+        bare = tmp_path / "bare" / path.name
+        bare.parent.mkdir(exist_ok=True)
+        openpyxl.load_workbook(path).save(bare)
+        sources.append(str(bare))
     out = tmp_path / "out"
     profile = f"-env:UserInstallation={(tmp_path / 'profile').as_uri()}"
     done = subprocess.run(
@@ -164,6 +206,7 @@ def test_libreoffice_recalculates_to_the_same_numbers(tmp_path: Path) -> None:
             assert costs(out / f"{name}{factor}.xlsx") == expected(plan, factor)
         assert summary(out / f"{name}2.xlsx")["USD per hour"] == pytest.approx(2 * plan.candidates[0].usd_per_hour)
         assert same(summary(out / f"{name}1.xlsx"), summary(written(plan, tmp_path)))
+        assert same(summary(out / f"{name}-last.xlsx"), summary(tmp_path / f"{name}-last.xlsx"))
 
 
 def test_owning_is_not_compared_with_free_gpus(tmp_path: Path) -> None:

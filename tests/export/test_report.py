@@ -10,8 +10,13 @@ import pytest
 from plans import example, renamed
 
 from planner.errors import InputError
+from planner.export.answers import counted
 from planner.export.formats import export_text
 from planner.export.report import svg
+from planner.export.report.blocks import Paragraph, Report, Section
+from planner.export.report.html import as_html
+from planner.export.report.markdown import as_markdown
+from planner.search.headline import headline
 from planner.search.plan_schema import Plan
 
 HOSTILE = '<script>alert(1)</script> & "quotes" | `code` *star* [link](http://example.com)'
@@ -107,9 +112,31 @@ def test_numbers_are_the_plans(plan: Plan) -> None:
 
 
 def test_another_candidate(plan: Plan) -> None:
-    assert "This report is on candidate 2" in export_text(plan, "report-md", 2)
+    own = headline(plan.model_copy(update={"candidates": (plan.candidates[1],)}))
+    for name, text in (("report-md", as_markdown), ("report-html", as_html)):
+        shown = [text(Report("", (Section("", (Paragraph(one),)),))) for one in (own, headline(plan))]
+        places = [export_text(plan, name, 2).find(re.search(r"[^\n>]*serves[^\n<]*", one).group()) for one in shown]
+        assert 0 < places[0] < places[1], "its own sentence, then the best's"
+        assert f"Candidate 2 of {len(plan.candidates)}" in export_text(plan, name, 2)
+        assert "Candidate 1 of" not in export_text(plan, name)
     with pytest.raises(InputError, match="rank from 1"):
         export_text(plan, "report-md", 999)
+
+
+def test_rates_are_whole_where_they_are_compared(plan: Plan) -> None:
+    """The load that was asked for, not the three digits that a speed is good for."""
+    best = plan.candidates[0].model_copy(update={"goodput_rps": 1604.6, "concurrency": 9876.5, "nodes": 1234})
+    text = export_text(plan.model_copy(update={"candidates": (best,)}), "report-md")
+    for line in ("within every limit | 1,605 |", "in flight | 9,876 |", "spares included | 1,234 |"):
+        assert line in text
+    assert [counted(v) for v in (None, 0.4567, 999.6, 1000.4, 12345.0)] == ["–", "0.457", "1,000", "1,000", "12,300"]
+
+
+def test_the_frontier_has_both_pools(plan: Plan) -> None:
+    rows = export_text(plan, "report-md").split("## Frontier")[1].split("##")[0].splitlines()
+    apart = [line for line in rows if "| disagg |" in line]
+    assert apart
+    assert all("decode" in line and "prefill" in line for line in apart)
 
 
 def test_nothing_feasible_is_a_report_too() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.errors import InputError
+from planner.export.answers import best_text, counted, headline_of, layout_text, point_layout
 from planner.export.report import svg
 from planner.export.report.blocks import Block, Bullets, Code, Paragraph, Picture, Report, Section, Table
 from planner.export.report.formulas import formulas
 from planner.export.report.sizing import admission_blocks, sizing_blocks
+from planner.export.roles import pick
 from planner.scenario.safe_yaml import dump_yaml
-from planner.search.headline import deployment, headline, sig3, with_interval
+from planner.search.headline import headline, sig3, with_interval
 from planner.search.plan_schema import Candidate, Interval, Phase, Plan
 
 LISTED = 10
@@ -30,11 +31,9 @@ UNITS = {
 
 def report(plan: Plan, rank: int = 1) -> Report:
     """The report on candidate ``rank``; a plan without candidates gets the reasons and nearest misses instead."""
-    sections = [Section("Answer", tuple(_answer(plan, rank)))]
-    if plan.candidates:
-        chosen = next((c for c in plan.candidates if c.rank == rank), None)
-        if chosen is None:
-            raise InputError("--candidate", rank, f"a rank from 1 to {len(plan.candidates)}")
+    chosen = pick(plan, rank) if plan.candidates else None
+    sections = [Section("Answer", tuple(_answer(plan, chosen)))]
+    if chosen is not None:
         sections += [
             Section("Service levels", tuple(_levels(chosen))),
             Section("Candidates", (_candidates(plan),)),
@@ -55,24 +54,23 @@ def report(plan: Plan, rank: int = 1) -> Report:
     return Report(plan.scenario.name, tuple(sections))
 
 
-def _answer(plan: Plan, rank: int) -> Iterator[Block]:
-    yield Paragraph(headline(plan), strong=True)
+def _answer(plan: Plan, chosen: Candidate | None) -> Iterator[Block]:
+    yield Paragraph(headline(plan) if chosen is None else headline_of(plan, chosen), strong=True)
+    if chosen is not None and chosen is not plan.best:
+        yield Paragraph(best_text(plan, chosen))
     if plan.scenario.description:
         yield Paragraph(plan.scenario.description)
-    chosen = next((c for c in plan.candidates if c.rank == rank), None)
     if chosen is None:
         return
-    if rank != 1:
-        yield Paragraph(f"This report is on candidate {rank}: {deployment(chosen)}.")
     yield Paragraph(f"Bound by: {chosen.binding}.")
     whole, cached = chosen.usd_per_mtok.input, plan.scenario.workload.prefix_hit_rate
     computed = None if whole is None else whole / (1.0 - cached)
     rows = [
         ("GPUs", f"{chosen.gpus:,}"),
-        ("nodes, spares included", sig3(chosen.nodes)),
-        ("requests per second within every limit", sig3(chosen.goodput_rps)),
-        ("requests in flight", sig3(chosen.concurrency)),
-        ("output tokens/s per user", sig3(chosen.output_tokens_per_s_per_user)),
+        ("nodes, spares included", "–" if chosen.nodes is None else f"{chosen.nodes:,}"),
+        ("requests per second within every limit", counted(chosen.goodput_rps)),
+        ("requests in flight", counted(chosen.concurrency)),
+        ("output tokens/s per user", counted(chosen.output_tokens_per_s_per_user)),
         ("USD per hour", sig3(chosen.usd_per_hour)),
         ("USD per million input tokens, cached ones included", sig3(chosen.usd_per_mtok.input)),
         ("USD per million uncached input tokens", sig3(computed)),
@@ -140,14 +138,6 @@ def _candidates(plan: Plan) -> Table:
     return Table(columns, tuple(rows), 4)
 
 
-def layout_text(c: Candidate) -> str:
-    """Layout of a worker; of both pools where they are separate."""
-    if c.prefill_pool is None:
-        return c.layout.describe()
-    pool = c.prefill_pool
-    return f"prefill {pool.workers} × ({pool.layout.describe()}), decode {c.replicas} × ({c.layout.describe()})"
-
-
 def _frontier(plan: Plan) -> Iterator[Block]:
     points = list(plan.pareto)
     if not points:
@@ -158,7 +148,7 @@ def _frontier(plan: Plan) -> Iterator[Block]:
             "–" if p.rank is None else str(p.rank),
             p.serving,
             p.node,
-            p.layout.describe(),
+            point_layout(plan, p),
             f"{p.gpus:,}",
             sig3(p.ttft_ms),
             sig3(p.tpot_ms),
@@ -170,7 +160,12 @@ def _frontier(plan: Plan) -> Iterator[Block]:
     columns = ("#", "serving", "node", "layout", "GPUs", "TTFT ms", "TPOT ms", "tokens/s per GPU", "USD per Mtok out")
     table = Table(columns, tuple(rows), 4)
     plotted = [
-        (p.tpot_ms, p.output_tokens_per_s_per_gpu, f"{p.node} {p.layout.describe()}, {p.gpus} GPUs", p.rank is not None)
+        (
+            p.tpot_ms,
+            p.output_tokens_per_s_per_gpu,
+            f"{p.node} {point_layout(plan, p)}, {p.gpus} GPUs",
+            p.rank is not None,
+        )
         for p in points
     ]
     yield Picture(

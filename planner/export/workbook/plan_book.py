@@ -7,43 +7,43 @@ from pathlib import Path
 from typing import Any
 
 from planner.catalog import Catalog, catalog
-from planner.errors import InfeasibleError
+from planner.export.answers import point_layout
+from planner.export.roles import pick
 from planner.export.workbook.book import Book, Sheet, new_book
 from planner.export.workbook.candidates_sheet import node_prices, write_candidates, write_prices
 from planner.export.workbook.sizing_sheet import write_sizing
 from planner.export.workbook.summary_sheet import write_summary
-from planner.search.headline import headline
-from planner.search.plan_schema import Plan
+from planner.search.plan_schema import Candidate, Plan
 
 
-def write_plan_book(plan: Plan, path: Path, known: Catalog | None = None) -> None:
+def write_plan_book(plan: Plan, path: Path, known: Catalog | None = None, candidate: int = 1) -> None:
     """Writes ``plan`` as ``path`` (.xlsx); ``known`` is the catalogue planned with, None the usual.
 
-    Raises InfeasibleError for a plan without candidates.
+    ``candidate`` is the rank that the sheet Summary opens on, and that the sheets on sizes and evidence are about.
+    Raises InfeasibleError for a plan without candidates, InputError for a rank that there is not.
     """
-    if plan.best is None:
-        raise InfeasibleError(headline(plan))
+    chosen = pick(plan, candidate)
     prices = node_prices(plan, known or catalog())
     with new_book(path) as book:
         summary = book.sheet("Summary")
         write_prices(book.sheet("Prices"), prices)
         write_candidates(book.sheet("Candidates"), plan, prices)
-        write_summary(summary, plan, prices)
+        write_summary(summary, plan, chosen, prices)
         _frontier(book, plan)
-        if plan.best.sizing is not None:
-            write_sizing(book, plan.best.sizing)
+        if chosen.sizing is not None:
+            write_sizing(book, chosen.sizing)
         _scenario(book.sheet("Scenario"), plan)
         _reasons(book.sheet("Why not"), plan)
-        _about(book.sheet("About"), plan)
+        _about(book.sheet("About"), plan, chosen)
 
 
 def _frontier(book: Book, plan: Plan) -> None:
     sheet = book.sheet("Frontier")
     titles = ("#", "serving", "node", "layout", "GPUs", "TTFT ms", "TPOT ms", "tokens/s per GPU", "USD per Mtok out")
-    sheet.widths(5, 9, 16, 24, 9, 11, 11, 14, 14)
+    sheet.widths(5, 9, 16, 44, 9, 11, 11, 14, 14)
     sheet.line(0, titles, "head")
     for i, p in enumerate(plan.pareto, start=1):
-        sheet.line(i, (p.rank, p.serving, p.node, p.layout.describe(), p.gpus), "whole")
+        sheet.line(i, (p.rank, p.serving, p.node, point_layout(plan, p), p.gpus), "whole")
         sheet.line_from(i, 5, (p.ttft_ms, p.tpot_ms, p.output_tokens_per_s_per_gpu, p.usd_per_mtok_output))
     if not plan.pareto:
         return
@@ -85,7 +85,7 @@ def _reasons(sheet: Sheet, plan: Plan) -> None:
         sheet.put(i, 6, r.fix, "wrap")
 
 
-def _about(sheet: Sheet, plan: Plan) -> None:
+def _about(sheet: Sheet, plan: Plan, chosen: Candidate) -> None:
     sheet.widths(26, 100)
     sheet.put(0, 0, "What the numbers are numbers of", "title")
     row = 2
@@ -99,7 +99,7 @@ def _about(sheet: Sheet, plan: Plan) -> None:
         sheet.put(row, 0, "assumption")
         sheet.put(row, 1, text, "wrap")
         row += 1
-    for mark in plan.candidates[0].evidence.marks:
+    for mark in chosen.evidence.marks:
         sheet.put(row, 0, "extrapolated")
         sheet.put(row, 1, f"{mark.subject}: {mark.text}", "wrap")
         row += 1

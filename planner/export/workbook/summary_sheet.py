@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.economics.owning import OwningCost, OwningInputs, owning_cost, owning_defaults
+from planner.export.answers import best_text, headline_of
 from planner.export.workbook.book import Sheet, cell
 from planner.export.workbook.candidates_sheet import (
     AT,
@@ -17,8 +18,7 @@ from planner.export.workbook.candidates_sheet import (
     priced,
     values_of,
 )
-from planner.search.headline import headline
-from planner.search.plan_schema import Plan
+from planner.search.plan_schema import Candidate, Plan
 from planner.units import KILO
 
 OWNER = (
@@ -38,15 +38,20 @@ Row = tuple[str, str, Any, str, str]
 """Label, formula, value now, style, how."""
 
 
-def write_summary(sheet: Sheet, plan: Plan, prices: dict[str, NodePrice]) -> None:
-    """Inputs on top, results below: rent, tokens, and what buying would have to cost less than."""
+def write_summary(sheet: Sheet, plan: Plan, chosen: Candidate, prices: dict[str, NodePrice]) -> None:
+    """Inputs on top, results below: rent, tokens, and what buying would have to cost less than.
+
+    It opens on ``chosen``, a candidate of the plan.
+    """
     sheet.widths(50, 20, 90)
     sheet.put(0, 0, plan.scenario.name, "title")
-    sheet.put(1, 0, headline(plan))
+    sheet.put(1, 0, headline_of(plan, chosen))
+    if chosen is not plan.best:
+        sheet.put(2, 0, best_text(plan, chosen), "note")
     sheet.line(INPUTS - 1, ("input", "value", "meaning"), "head")
     defaults = owning_defaults()
     inputs: list[tuple[str, float, str]] = [
-        ("candidate", 1, f"a rank from 1 to {len(plan.candidates)} of the sheet Candidates"),
+        ("candidate", chosen.rank, f"a rank from 1 to {len(plan.candidates)} of the sheet Candidates"),
         ("hours per month", HOURS_PER_MONTH, "hours that the deployment runs and is paid for in a month; a year / 12"),
         ("months", MONTHS, "length of the comparison"),
     ]
@@ -58,7 +63,7 @@ def write_summary(sheet: Sheet, plan: Plan, prices: dict[str, NodePrice]) -> Non
         sheet.enter(i, 1, value)
         sheet.put(i, 2, meaning, "note")
     sheet.line(RESULTS - 1, ("result", "value", "how"), "head")
-    for i, (name, formula, value, style, how) in enumerate(_results(plan, prices), start=RESULTS):
+    for i, (name, formula, value, style, how) in enumerate(_results(plan, chosen, prices), start=RESULTS):
         sheet.put(i, 0, name)
         sheet.formula(i, 1, formula, value, style)
         sheet.put(i, 2, how, "note")
@@ -69,11 +74,11 @@ def _input(place: int) -> str:
     return cell(INPUTS + place, 1)
 
 
-def _results(plan: Plan, prices: dict[str, NodePrice]) -> list[Row]:
-    best, values = plan.candidates[0], values_of(plan, plan.candidates[0])
-    rows = _rent(plan, values)
+def _results(plan: Plan, chosen: Candidate, prices: dict[str, NodePrice]) -> list[Row]:
+    values = values_of(plan, chosen)
+    rows = _rent(plan, chosen, values)
     owned = _owned_now(values, prices)
-    usd = best.usd_per_hour
+    usd = chosen.usd_per_hour
     return rows + _own(len(plan.candidates), len(prices), RESULTS + len(rows), owned, usd, values["output_rate"])
 
 
@@ -82,9 +87,9 @@ def _look(key: str, candidates: int) -> str:
     return f"INDEX(Candidates!{cell(CANDIDATES_FIRST, column)}:{cell(last, column)},{_input(0)})"
 
 
-def _rent(plan: Plan, values: dict[str, Any]) -> list[Row]:
-    best, n = plan.candidates[0], len(plan.candidates)
-    usd, money, interval = best.usd_per_hour, best.usd_per_mtok, best.interval.get("usd_per_mtok")
+def _rent(plan: Plan, chosen: Candidate, values: dict[str, Any]) -> list[Row]:
+    n = len(plan.candidates)
+    usd, money, interval = chosen.usd_per_hour, chosen.usd_per_mtok, chosen.interval.get("usd_per_mtok")
     monthly = None if usd is None else usd * HOURS_PER_MONTH
     month = _look("usd_month", n)
     computed = None if money.input is None else money.input / (1.0 - values["cached_share"])
@@ -97,10 +102,10 @@ def _rent(plan: Plan, values: dict[str, Any]) -> list[Row]:
         return "not known" if value is None else value
 
     return [
-        ("GPUs", f"={_look('gpus', n)}", best.gpus, "whole", "of the whole deployment, spares left out"),
+        ("GPUs", f"={_look('gpus', n)}", chosen.gpus, "whole", "of the whole deployment, spares left out"),
         ("nodes billed", f"={nodes}", values["nodes"] + values["prefill_nodes"], "whole", "spares included"),
-        ("TTFT ms", f"={_look('ttft', n)}", best.ttft_ms.mean, "number", "mean"),
-        ("TPOT ms", f"={_look('tpot', n)}", best.tpot_ms.mean, "number", "mean"),
+        ("TTFT ms", f"={_look('ttft', n)}", chosen.ttft_ms.mean, "number", "mean"),
+        ("TPOT ms", f"={_look('tpot', n)}", chosen.tpot_ms.mean, "number", "mean"),
         ("USD per hour", f"={_look('usd_hour', n)}", known(usd), "number", "nodes x GPUs per node x price"),
         ("USD per month", f"={month}", known(monthly), "number", "x hours per month"),
         (
@@ -157,7 +162,7 @@ def _rent(plan: Plan, values: dict[str, Any]) -> list[Row]:
 
 @dataclass(frozen=True)
 class _Owned:
-    """The first candidate's GPUs bought at the prices of now; None where a price or a power is not known."""
+    """The chosen candidate's GPUs bought at the prices of now; None where a price or a power is not known."""
 
     purchase_usd: float | None
     provisioned_kw: float | None
