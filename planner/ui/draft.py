@@ -30,6 +30,9 @@ OPTIONS = tuple(EngineOptions.model_fields)
 CLASSES = tuple(PrecisionChoice.model_fields)
 RECOVERY = tuple(name for name in Reliability.model_fields if name not in ("spare_nodes", "failures"))
 DEFAULT_PERCENTILE = {"ttft_ms": "p95", "tbt_ms": "p99", "tpot_ms": "mean", "e2e_ms": "p95"}
+CHANGED = " (changed)"
+"""End of the name of a scenario that is no longer the one it was loaded as; its description goes."""
+_MOST_NAME = 200
 _P95_OVER_MEAN = 2.0
 """Where a length turns lognormal without a known tail, its p95 starts at twice its mean."""
 
@@ -131,7 +134,8 @@ def build(base: Scenario, values: Mapping[str, Any], specs: Mapping[str, Any] | 
     """``base`` with ``values`` (as :func:`fields` names them; absent ones keep what ``base`` says) put in.
 
     ``specs`` holds specifications of models that are not in the catalogue, by id (pasted configurations). Raises
-    InputError with the dotted field, what was given and what is allowed.
+    InputError with the dotted field, what was given and what is allowed. A changed scenario is called so, and does not
+    keep a description that is of another one.
     """
     data = base.to_dict()
     unchanged = fields(base)
@@ -157,7 +161,15 @@ def build(base: Scenario, values: Mapping[str, Any], specs: Mapping[str, Any] | 
     _put_group(data["engine"], "options", changed, "option.")
     _put_group(data.setdefault("economics", {}), "usd_per_gpu_hour", changed, "price.")
     _put_group(data, "reliability", changed, "reliability.")
-    return scenario_from_data(data)
+    made = scenario_from_data(data)
+    if made == base:
+        return base
+    return made.model_copy(update={"name": changed_name(base.name), "description": None})
+
+
+def changed_name(name: str) -> str:
+    """``name`` with :data:`CHANGED` at its end, once, within what a name may be long."""
+    return name if name.endswith(CHANGED) else name[: _MOST_NAME - len(CHANGED)] + CHANGED
 
 
 def _put_simple(data: dict[str, Any], changed: Fields) -> None:

@@ -24,14 +24,14 @@ def hardware(catalog: Catalog, values: Mapping[str, Any]) -> Entries:
     """An accelerator and a node of them, from the numbers of a form and a known part of the same generation.
 
     Keys of ``values``: id, base (accelerator id), memory_gb, usable_gib, bandwidth_gb_s, bf16, fp8, int8, fp4
-    (TFLOP/s, dense), link_gb_s (unidirectional), domain, tdp_w, gpus, nics, nic_gbit_s; None is not known.
-    Raises InputError naming the field.
+    (TFLOP/s, dense), link_gb_s (unidirectional), domain, tdp_w, gpus, nics, nic_gbit_s; None is not known, or, of
+    usable memory, the part of what is sold that the known part has. Raises InputError naming the field.
     """
     base = catalog.accelerator(values["base"])
     seen = {"status": "assumed", "source": "entered in this session", "date": f"{date.today():%Y-%m}"}
     name = str(values.get("id") or "").strip()
-    usable = values.get("usable_gib")
     _check_hardware(name, values)
+    usable = values.get("usable_gib") or usable_gib(catalog, values["base"], float(values["memory_gb"]))
     accelerator: dict[str, Any] = {
         "id": name,
         "name": name,
@@ -68,13 +68,17 @@ def _check_hardware(name: str, values: Mapping[str, Any]) -> None:
     """Raises InputError in the words of the form."""
     if not overlay.ID.match(name):
         raise InputError(_("Name for it"), name, _("small letters, digits, dots and dashes, at most 64"))
-    needed = {"memory_gb": _("Memory, GB"), "bandwidth_gb_s": _("Memory, GB/s"), "bf16": _("bf16, TFLOP/s")}
+    needed = {
+        "memory_gb": _("Memory capacity, GB"),
+        "bandwidth_gb_s": _("Memory bandwidth, GB/s"),
+        "bf16": _("bf16, TFLOP/s"),
+    }
     for key, label in needed.items():
         if not values.get(key):
             raise InputError(label, None, _("a number is needed"))
     usable, sold = values.get("usable_gib"), values["memory_gb"]
     if usable and usable > sold:
-        raise InputError(_("Usable memory, GiB"), usable, _("at most what is sold ({n})").format(n=sold))
+        raise InputError(_("Usable capacity, GiB"), usable, _("at most what is sold ({n})").format(n=sold))
     domain, gpus = values.get("domain") or 1, values.get("gpus") or 1
     if domain > gpus:
         raise InputError(_("Fast domain, GPUs"), domain, _("at most the GPUs in a node ({n})").format(n=gpus))
@@ -90,7 +94,7 @@ def defaults(catalog: Catalog, base: str) -> dict[str, Any]:
     a = catalog.accelerator(base)
     return {
         "memory_gb": a.memory.gb_sold,
-        "usable_gib": a.memory.gib_usable,
+        "usable_gib": None,
         "bandwidth_gb_s": a.memory.bandwidth_gb_s,
         **{p: getattr(a.tflops_dense, p) for p in PEAKS},
         "link_gb_s": a.scale_up.unidirectional_gb_s,
@@ -100,6 +104,12 @@ def defaults(catalog: Catalog, base: str) -> dict[str, Any]:
         "nics": 8,
         "nic_gbit_s": a.scale_out_nic.gbit_s_per_gpu or 400.0,
     }
+
+
+def usable_gib(catalog: Catalog, base: str, memory_gb: float) -> float | None:
+    """Usable memory of a part with ``memory_gb``, in the ratio of the known part; None where that is not known."""
+    memory = catalog.accelerator(base).memory
+    return memory_gb * memory.gib_usable / memory.gb_sold if memory.gib_usable and memory.gb_sold else None
 
 
 def from_yaml(text: str, entries: Entries) -> tuple[Entries, ModelSpec | None]:

@@ -17,18 +17,22 @@ from planner.catalog import Catalog
 from planner.catalog import catalog as shipped_catalog
 from planner.catalog.model_spec import ModelSpec
 from planner.errors import InputError, PlannerError
+from planner.scenario.load import check_names
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Plan
-from planner.ui import draft, gallery, i18n, links
+from planner.ui import draft, gallery, i18n, links, overlay
 from planner.ui.i18n import _
 from planner.ui.links import Linked
 from planner.ui.overlay import Entries, Overlay
 
 PREFIX = "f."
 MAX_SAVED = 20
-_LOADED, _EDITED, _EXAMPLE, _CHOSEN, _SPECS, _ERROR, _SAVED, _OVERLAY, _LANGUAGE, _OPENED = (
+_LOADED, _EDITED, _EXAMPLE, _CHOSEN, _SPECS, _ERROR, _SAVED, _OVERLAY, _LANGUAGE, _OPENED, _LATER = (
     f"planner.{k}"
-    for k in ("loaded", "edited", "example", "chosen", "specs", "error", "saved", "overlay", "language", "opened")
+    for k in (
+        *("loaded", "edited", "example", "chosen", "specs", "error"),
+        *("saved", "overlay", "language", "opened", "later"),
+    )
 )
 
 
@@ -43,6 +47,7 @@ def start() -> None:
         load_example(gallery.FIRST)
         _open_link(st.query_params.get("s"))
     wanted = links.parameters(st.session_state.get(_OPENED), language() if language() != i18n.DEFAULT else None)
+    _put_what_waits()
     if dict(st.query_params) != dict(wanted):
         st.query_params.from_dict(dict(wanted))
 
@@ -61,9 +66,7 @@ def _open_link(packed: str | None) -> None:
         return
     try:
         linked = links.unpack(packed)
-        if linked.entries:
-            bring(linked.entries)
-        load(linked.scenario)
+        accept(linked)
         st.session_state[_CHOSEN] = linked.rank
         st.session_state[_OPENED] = packed
     except PlannerError as error:
@@ -102,6 +105,17 @@ def load(scenario: Scenario, example: str | None = None) -> None:
     st.session_state[_OPENED] = None
 
 
+def accept(linked: Linked) -> None:
+    """Makes what a file or a link carries the session's, its hardware beside what is there already; raises
+    PlannerError, and changes nothing, where it names a model or hardware that is not known.
+    """
+    both = Overlay(overlay.joined(entries(), linked.entries)) if linked.entries else None
+    check_names(linked.scenario, catalog() if both is None else both.catalog)
+    if both is not None:
+        st.session_state[_OVERLAY] = both
+    load(linked.scenario)
+
+
 def _forget_widgets() -> None:
     for key in [k for k in st.session_state if isinstance(k, str) and k.startswith(PREFIX)]:
         del st.session_state[key]
@@ -121,6 +135,20 @@ def put(values: Mapping[str, Any]) -> None:
     """Puts values into the form (fields as :mod:`planner.ui.draft` names them); call it in a callback."""
     for field, value in values.items():
         st.session_state[f"{PREFIX}{field}"] = value
+
+
+def put_later(values: Mapping[str, Any], told: str) -> None:
+    """Puts values into the form at the next run, and says so there: for changes that are asked for once the form has
+    been drawn.
+    """
+    st.session_state[_LATER] = (dict(values), told)
+
+
+def _put_what_waits() -> None:
+    values, told = st.session_state.pop(_LATER, ({}, ""))
+    put(values)
+    if told:
+        st.toast(told, icon=":material/check:")
 
 
 def example_id() -> str | None:

@@ -13,7 +13,7 @@ from planner.catalog.validation import check_mapping, validate
 from planner.errors import InputError
 from planner.scenario.load import scenario_from_data
 from planner.scenario.safe_yaml import MAX_SCENARIO_BYTES, load_yaml
-from planner.scenario.schema import Scenario
+from planner.scenario.schema import SCHEMA_VERSION, Scenario
 from planner.search.plan_schema import PLAN_VERSION, Plan
 from planner.ui.i18n import _
 from planner.units import MIB
@@ -41,7 +41,10 @@ def mapping_from_text(text: str, where: str) -> dict[str, Any]:
 
 def scenario_from_mapping(data: dict[str, Any], where: str) -> Scenario:
     """The scenario in plain data; of a plan, the scenario that it answers."""
-    if data.get("schema") == PLAN_VERSION:
+    version = data.get("schema")
+    if version is not None and version not in (SCHEMA_VERSION, PLAN_VERSION):
+        raise InputError(f"{where}: schema", version, f"allowed: {SCHEMA_VERSION}, {PLAN_VERSION}")
+    if version == PLAN_VERSION:
         data = check_mapping(data.get("scenario"), f"{where}: scenario")
     model = data.get("model")
     if isinstance(model, str) and data.get("model_spec") is None and model.lower().endswith(_PATH_ENDINGS):

@@ -5,6 +5,7 @@ import pytest
 from planner.errors import InputError
 from planner.scenario.load import scenario_from_data
 from planner.ui import draft, gallery
+from planner.ui.sidebar.files import file_stem
 
 EXAMPLES = [e.id for e in gallery.examples()]
 
@@ -123,3 +124,19 @@ def test_hours_of_a_file_show_their_ratio_and_stay(scenario):
 def test_one_reliability_value_keeps_the_others(scenario):
     both = draft.build(draft.build(scenario, {"reliability.restart_s": 5.0}), {"spare_nodes": 2})
     assert (both.reliability.restart_s, both.reliability.spare_nodes) == (5.0, 2)
+
+
+def test_a_name_that_was_changed_is_marked_once_and_stays_within_its_length(scenario):
+    longest = type(scenario).from_dict(scenario.to_dict() | {"name": "x" * 200})
+    once = draft.build(longest, {"objective": "fewest_gpus"})
+    assert once.name.endswith(draft.CHANGED)
+    assert len(once.name) == 200
+    assert draft.build(once, {"objective": "lowest_cost"}).name == once.name
+    assert draft.build(once, {"max_nodes.nonesuch": None}) is once
+
+
+def test_a_file_of_a_changed_scenario_is_named_so():
+    assert file_stem("DeepSeek-V3, day 6") == "deepseek-v3-day-6"
+    assert file_stem(f"DeepSeek-V3, day 6{draft.CHANGED}") == "deepseek-v3-day-6-changed"
+    assert file_stem("x" * 190 + draft.CHANGED).endswith("x-changed")
+    assert len(file_stem("x" * 190 + draft.CHANGED)) <= 60

@@ -196,6 +196,8 @@ def test_own_hardware_is_planned_deleted_and_travels(app, planned):
     assert not app.exception
     assert not app.error
     assert "my-h100-sxm-8" in state_nodes(app)
+    assert "my\\-h100\\-sxm\\-8" in app.toast[0].value
+    assert [c.node for c in app.session_state["planner.edited"].hardware.candidates] == ["my-h100-sxm-8"]
     app.button(key="own.node.my-h100-sxm-8").click().run()
     turn_to(app, "plan")
     assert planned[-1].hardware.candidates[0].node == "my-h100-sxm-8"

@@ -120,9 +120,9 @@ def test_a_generation_without_curves_is_refused(entries):
     ("values", "field"),
     [
         ({"id": "My GPU"}, "Name"),
-        ({"bandwidth_gb_s": None}, "Memory, GB/s"),
+        ({"bandwidth_gb_s": None}, "Memory bandwidth, GB/s"),
         ({"bf16": None}, "bf16"),
-        ({"usable_gib": 500.0}, "Usable memory"),
+        ({"usable_gib": 500.0}, "Usable capacity"),
         ({"domain": 16}, "Fast domain"),
     ],
 )
@@ -136,3 +136,12 @@ def test_a_token_uses_at_most_all_experts():
     with pytest.raises(UnsupportedArchitectureError) as error:
         own.model(NUMBERS | {"id": "m", "shape": "qwen3_moe", "active": 65})
     assert error.value.keys == ("num_experts_per_tok",)
+
+
+def test_usable_memory_follows_the_capacity_unless_it_is_given(cat):
+    known = cat.accelerator("h100-sxm").memory
+    values = own.defaults(cat, "h100-sxm") | {"id": "mine", "base": "h100-sxm", "memory_gb": 192.0}
+    made = own.hardware(cat, values)["accelerator"]["mine"]["memory"]
+    assert made["gib_usable"] == pytest.approx(192.0 * known.gib_usable / known.gb_sold)
+    given = own.hardware(cat, values | {"usable_gib": 150.0})["accelerator"]["mine"]["memory"]
+    assert given["gib_usable"] == 150.0

@@ -192,13 +192,54 @@ def test_hardware_and_its_price_are_added(app, planned):
         ({"economics": {"usd_per_gpu_hour": {"![x](http://x)": 1.0}}}, "usd\\_per\\_gpu\\_hour"),
     ],
 )
-def test_unknown_names_in_a_file_are_one_sentence(app, scenario, change, says):
+def test_unknown_names_in_a_file_are_one_sentence_and_change_nothing(app, scenario, change, says):
+    before = app.session_state["planner.edited"]
     text = type(scenario).from_dict(scenario.to_dict() | change).to_yaml()
     app.file_uploader(key="load.file.0").set_value(("x.yaml", text.encode(), "text/yaml")).run()
     assert not app.exception
     assert says in app.error[0].value
     assert "![x]" not in app.error[0].value
-    assert not app.metric
-    app.selectbox(key="pick.example").set_value("deepseek-v3-h800").run()
-    assert not app.error
+    assert "Nothing was changed" in " ".join(c.value for c in app.main.caption)
+    assert app.session_state["planner.edited"] == before
+    assert app.selectbox(key="pick.example").value == "deepseek-v3-h800"
     assert app.metric
+
+
+@pytest.mark.parametrize(("field", "kept"), [("arrival.rate", 7.5), ("hit_percent", 40.0), ("out.mean", 800.0)])
+def test_an_emptied_number_keeps_the_last_value_and_says_so(app, planned, field, kept):
+    app.selectbox(key=f"{state.PREFIX}arrival.kind").set_value("poisson").run()
+    app.selectbox(key=f"{state.PREFIX}out.kind").set_value("lognormal").run()
+    number(app, field).set_value(kept).run()
+    asked = len(planned)
+    number(app, field).set_value(None).run()
+    assert not app.exception
+    assert number(app, field).value == kept
+    assert any("the last one stays" in c.value for c in app.sidebar.caption)
+    assert len(planned) == asked
+    app.run()
+    assert not any("the last one stays" in c.value for c in app.sidebar.caption)
+
+
+def test_a_limit_beyond_every_limit_is_refused_as_it_was_typed(app):
+    number(app, "slo.ttft_ms.limit").set_value(-1.0).run()
+    number(app, "slo.ttft_ms.limit").set_value(1e12).run()
+    assert "1000000000000" in app.error[0].value
+    assert "must be at most" in app.error[0].value
+
+
+def test_a_changed_scenario_no_longer_bears_the_title_of_the_example(app, planned, scenario):
+    number(app, "slo.tpot_ms.limit").set_value(35.0).run()
+    assert planned[-1].name == f"{scenario.name} (changed)"
+    assert planned[-1].description is None
+    number(app, "slo.tpot_ms.limit").set_value(36.0).run()
+    assert planned[-1].name.count("(changed)") == 1
+    number(app, "slo.tpot_ms.limit").set_value(50.0).run()
+    assert app.session_state["planner.edited"] == scenario
+
+
+def test_a_version_that_is_not_known_is_told_both_that_are(app, plan):
+    text = plan.to_yaml().replace("planner.plan/1", "planner.plan/9", 1)
+    app.file_uploader(key="load.file.0").set_value(("x.yaml", text.encode(), "text/yaml")).run()
+    said = app.error[0].value.replace("\\", "")
+    assert "planner.plan/9" in said
+    assert "planner.scenario/1, planner.plan/1" in said

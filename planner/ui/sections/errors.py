@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import streamlit as st
 
 from planner.errors import InputError, PlannerError
@@ -18,7 +20,7 @@ def message(error: PlannerError) -> str:
         allowed = translated(error.allowed)
         # What is missing was not given as anything.
         rest = allowed if error.given is None else _("got {given}; {allowed}").format(given=given, allowed=allowed)
-        field = error.field.removeprefix("scenario: ")
+        field = reduce(pair, error.field.removeprefix("scenario: ").split(": "))
         return pair(f"**{plain(field)}**", plain(sentence(rest)))
     return plain(sentence(text))
 

@@ -7,7 +7,7 @@ import re
 import streamlit as st
 
 from planner.errors import PlannerError
-from planner.ui import gallery, links, overlay, state, upload
+from planner.ui import draft, gallery, links, state, upload
 from planner.ui.i18n import _
 from planner.ui.links import Linked
 from planner.ui.text import plain
@@ -84,9 +84,7 @@ def _uploaded(key: str) -> None:
     name = shown_name(file.name)
     try:
         linked = links.from_text(upload.decode(file.getvalue(), name), name)
-        if linked.entries:
-            state.bring(overlay.joined(state.entries(), linked.entries))
-        state.load(linked.scenario)
+        state.accept(linked)
     except PlannerError as error:
         state.report(error)
     else:
@@ -99,5 +97,11 @@ def shown_name(name: str) -> str:
 
 
 def file_stem(name: str) -> str:
-    """A file name made of the scenario's name: letters, digits and dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "scenario"
+    """A file name made of the scenario's name: letters, digits and dashes; that it was changed is not cut off."""
+    end = _dashed(draft.CHANGED) if name.endswith(draft.CHANGED) else ""
+    start = _dashed(name.removesuffix(draft.CHANGED))[: LONGEST_NAME - len(end) - 1].strip("-") or "scenario"
+    return f"{start}-{end}" if end else start
+
+
+def _dashed(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

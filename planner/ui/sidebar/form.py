@@ -123,8 +123,11 @@ class Form:
     ) -> Any:
         key = self._key(field)
         value = st.session_state[key]
-        if value is None and optional is None:
-            st.session_state[key] = low
+        emptied = value is None and optional is None
+        if emptied:
+            # What is asked for cannot be nothing: the last value stands, never the lowest that the field would take.
+            last = self.defaults.get(field)
+            st.session_state[key] = low if last is None else type(step)(last)
         elif value is not None and type(value) is not type(step):
             st.session_state[key] = type(step)(value)
         number = st.number_input(
@@ -138,6 +141,8 @@ class Form:
             help=help,
             placeholder=optional,
         )
+        if emptied:
+            st.caption(_("A number is needed here: the last one stays."))
         return self._keep(field, number)
 
     def switch(self, field: str, label: str, help: str | None = None) -> bool:

@@ -11,8 +11,10 @@ from planner.ui.numbers import duration
 from planner.ui.sidebar.form import Form, columns
 from planner.ui.words import latencies, objectives, percentiles
 
-BELOW = -1e9
-"""Least number that the field takes: what is not above 0 is refused with the reason, not silently by the browser."""
+BEYOND = 1e15
+"""Largest number either way that the field takes: what a limit cannot be is refused with the reason, while a browser
+that refuses it leaves the number before in force.
+"""
 
 
 def show(form: Form) -> None:
@@ -47,7 +49,8 @@ def _limit(form: Form, metric: str) -> None:
             f"slo.{metric}.limit",
             _("{short}, ms").format(short=short),
             f"{label}. {help}",
-            low=BELOW,
+            low=-BEYOND,
+            high=BEYOND,
             step=100.0 if metric in ("ttft_ms", "e2e_ms") else 5.0,
             optional=_("no limit"),
         )

@@ -148,10 +148,11 @@ def hardware() -> None:
         help=_("Its generation decides which measured operator curves the new part follows, on its own peaks."),
     )
     first = own.defaults(catalog, base)
+    follows = own.usable_gib(catalog, base, 1.0) is not None
     fields = [
-        ("memory_gb", _("Memory, GB"), False),
-        ("usable_gib", _("Usable memory, GiB"), True),
-        ("bandwidth_gb_s", _("Memory, GB/s"), False),
+        ("memory_gb", _("Memory capacity, GB"), False),
+        ("usable_gib", _("Usable capacity, GiB"), True),
+        ("bandwidth_gb_s", _("Memory bandwidth, GB/s"), False),
         ("bf16", _("bf16, TFLOP/s"), False),
         ("fp8", _("fp8, TFLOP/s"), True),
         ("int8", _("int8, TOP/s"), True),
@@ -173,7 +174,7 @@ def hardware() -> None:
                 max_value=1e7,
                 step=1.0,
                 format="%.6g",
-                placeholder=_("not known") if empty else None,
+                placeholder=_placeholder(key, follows) if empty else None,
             )
         for place, (key, label) in zip(cells[len(fields) :], counts, strict=False):
             values[key] = place.number_input(label, value=int(first[key]), min_value=1, max_value=4096, step=1)
@@ -191,7 +192,14 @@ def hardware() -> None:
             st.error(errors.message(error), icon=":material/edit:")
             return
         state.report(None)
+        (node,) = made["node"]
+        told = _("{id} is added and chosen as the hardware to try; other hardware is no longer chosen.")
+        state.put_later({"nodes": [node]}, told.format(id=plain(node)))
         st.rerun()
+
+
+def _placeholder(key: str, follows: bool) -> str:
+    return _("follows the capacity") if key == "usable_gib" and follows else _("not known")
 
 
 def from_text() -> None:
