@@ -273,8 +273,8 @@ def with_prompt_shape(s: Setup, w: Workers, stage: Stage, at: IntArray) -> Stage
     """With how the time of a prompt depends on its length, as it is at positions ``at`` (n,)."""
     few, back = np.unique(at, return_inverse=True)
     parts = in_blocks(few.size, lambda rows: prompt_shape(s, w.take(few[rows]), stage.take(few[rows])))
-    fixed, quadratic = (np.concatenate(columns)[back] for columns in zip(*parts, strict=True))
-    return replace(stage, fixed=fixed, quadratic=quadratic)
+    fixed, quadratic, shared = (np.concatenate(columns)[back] for columns in zip(*parts, strict=True))
+    return replace(stage, fixed=fixed, quadratic=quadratic, shared=shared)
 
 
 def first_look(s: Setup, loaded: Loaded) -> LoadResult:

@@ -47,6 +47,8 @@ class Stage:
     poll: Array
     fixed: Array
     """Part of what prompts add to a step that does not grow with their tokens, in seconds; 0 until it is known."""
+    shared: Array
+    """Part of a prompt's work that counts for prompts of all attention-DP ranks; 0 until it is known."""
 
     def take(self, rows: IntArray) -> Stage:
         return Stage(*(getattr(self, f.name)[rows] for f in fields(self)))
@@ -66,6 +68,7 @@ def stage_of(worker: WorkerTimes, slots: Array) -> Stage:
         slots,
         steps.poll_steps,
         np.zeros(len(decode)),
+        np.zeros(len(decode)),
     )
 
 
@@ -74,13 +77,14 @@ WELL_BELOW, SMALLER, LONGER = 0.7, 0.4, 3.0
 one of SMALLER times the tokens; and one with a prompt LONGER times the mean, or as long as the budget allows."""
 
 
-def prompt_shape(s: Setup, w: Workers, stage: Stage) -> tuple[Array, Array]:
+def prompt_shape(s: Setup, w: Workers, stage: Stage) -> tuple[Array, Array, Array]:
     """(seconds that a step with prompts has more whatever their tokens, share of the rest that grows with the square of
-    a prompt's length), (n,) each.
+    a prompt's length, share of it that counts for prompts of all ranks), (n,) each.
 
     Work of a prompt of x mean lengths in one step: fixed + work ((1 - share) x + share x^2). A line through the step of
     ``stage`` and one with other tokens in prompts of the same length leaves the fixed part; a step with a longer prompt
-    (or, where prompts take several steps, a chunk that far into one) gives the share.
+    (or, where prompts take several steps, a chunk that far into one) gives the share; the same step with as many tokens
+    on every attention-DP rank as on one, what other ranks' prompts add to it.
     """
     pause = s.scheduler.policy == "prefill_first"
     ranks = w.layouts.attention_dp
@@ -92,17 +96,17 @@ def prompt_shape(s: Setup, w: Workers, stage: Stage) -> tuple[Array, Array]:
     chunk = new / stage.chunks
     past = cached + 0.5 * (new - chunk)
 
-    def added(prompt_tokens: Array, sequences: Array, past_tokens: Array) -> Array:
-        work = StepWork(
-            riding,
-            np.full(len(w), float(s.traffic.mean_context)),
-            prompt_tokens,
-            sequences,
-            past_tokens,
-            prompt_tokens * busy,
-        )
-        whole = beside_decodes(w.hardware.ctx, w.layouts, work, s.step_traffic, (w.two_batch, w.deepep))
-        return np.maximum(whole - (0.0 if pause else stage.decode_s), 0.0)
+    everyone = np.arange(len(w))
+
+    def added(
+        prompt_tokens: Array, sequences: Array, past_tokens: Array, full: Array = busy, rows: IntArray = everyone
+    ) -> Array:
+        """Seconds that prompts add to a step with so many of them on each of ``full`` ranks."""
+        few = w if rows is everyone else w.take(rows)
+        context = np.full(rows.size, float(s.traffic.mean_context))
+        work = StepWork(riding[rows], context, prompt_tokens, sequences, past_tokens, prompt_tokens * full)
+        whole = beside_decodes(few.hardware.ctx, few.layouts, work, s.step_traffic, (few.two_batch, few.deepep))
+        return np.maximum(whole - (0.0 if pause else stage.decode_s[rows]), 0.0)
 
     first = np.maximum(stage.prefill_s - (0.0 if pause else stage.decode_s), 0.0)
     other = np.where(tokens < WELL_BELOW * budget, budget, SMALLER * tokens)
@@ -116,7 +120,15 @@ def prompt_shape(s: Setup, w: Workers, stage: Stage) -> tuple[Array, Array]:
     deep = np.where(whole_prompt, length * past, LONGER * (past + 0.5 * chunk) - 0.5 * chunk)
     ratio = (added(x * chunk, np.ones(len(w)), deep) - fixed) / np.maximum(chunk * per_token, 1e-15)
     growth = np.where(whole_prompt, (ratio / x - 1.0) / np.maximum(x - 1.0, 1e-9), (ratio - 1.0) / (LONGER - 1.0))
-    return fixed, np.clip(growth, 0.0, 1.0)
+
+    shared = np.zeros(len(w))
+    several = np.flatnonzero(ranks > 1)
+    if several.size:
+        there, number = (tokens[several], np.maximum(tokens / chunk, 1.0)[several], past[several]), ranks[several]
+        one, every = (added(*there, full, several) for full in (np.ones(several.size), number.astype(float)))
+        alone = np.maximum(one - fixed[several], 1e-15)
+        shared[several] = np.clip((every - one) / alone / (number - 1.0), 0.0, 1.0)
+    return fixed, np.clip(growth, 0.0, 1.0), shared
 
 
 def heads(w: Workers, stride: int) -> IntArray:
@@ -235,6 +247,7 @@ def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
         lanes=w.layouts.attention_dp.astype(float),
         decodes_pause=np.array(s.scheduler.policy == "prefill_first"),
         quadratic_share=stage.quadratic,
+        shared_part=stage.shared,
         slots=stage.slots,
         request_s=np.array(w.hardware.ctx.coefficients.request_s),
         poll_steps=stage.poll,

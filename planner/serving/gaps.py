@@ -121,8 +121,8 @@ def _interrupted(load: WorkerLoad, f: Flow, drift: Array, added: Array, p: Array
     depth = np.where(full > 0.0, np.maximum(longest, x), x)
     one = linear * x + curved * x * depth
     mean_one = f.prompt_work_s / np.where(pause, 1.0, f.steps_per_prompt)
-    several = np.maximum(f.batch / load.lanes, 1.0)
-    single = np.where(load.lanes > f.batch, 1.0, f.alone)
+    several = f.counted
+    single = np.minimum(f.alone + (1.0 - f.alone) * np.clip(2.0 - f.counted_several, 0.0, 1.0), 1.0)
     unit = mean_one + np.where(pause, f.fixed_s, 0.0)  # a run of prompts is about as many steps
     once = np.where(pause, 0.0, f.fixed_s)
     extra = np.where(pause, np.maximum(added / np.maximum(unit, 1e-300), several), several)

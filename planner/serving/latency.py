@@ -153,6 +153,9 @@ def spread_of(
             found["wait"] = _quantiles(until_first, names["wait"], 0.0, f.stable)
         if "ttft" in names:
             found["ttft"] = _quantiles(first, names["ttft"], load.request_s, f.stable, exact=True)
+        for name in names.get("ttft", ()):
+            if name in found["wait"]:  # a part of TTFT is not above it, whatever the rules for sums of both say
+                found["wait"][name] = np.minimum(found["wait"][name], found["ttft"][name] - load.request_s)
         if "tpot" in names:
             times = _quantiles(tpot_parts(load, f), names["tpot"], 0.0, f.stable)
             # no request is slower than its longest gap could be

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from planner.serving.length_shape import LengthShape
 from planner.serving.queues import Wait, batch_of, fano, queue_wait
 from planner.serving.routed import apart, balance_rps, busy_rate, damping, left_in
+from planner.serving.side_by_side import counted
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -58,6 +59,8 @@ class WorkerLoad:
     request_s: Array
     """Fixed time of a request outside the steps, before its first token."""
     poll_steps: Array
+    shared_part: Array = field(default_factory=lambda: np.array(0.0))
+    """Part of a prompt's added time that counts for prompts of all attention-DP ranks (experts), not of its own."""
     acceptance: tuple[float, ...] = ()
     """Speculative decoding: chance by position that a draft token is accepted; ``outputs`` then count decode steps."""
     sharing: Array = field(default_factory=lambda: np.array(1.0))
@@ -116,6 +119,12 @@ class Flow:
     """Part of all time that prompts add (0 to 1)."""
     batch: Array
     """Prompts in a step that has any."""
+    counted: Array
+    """The same in prompts that take time one after the other (:mod:`planner.serving.side_by_side`)."""
+    counted_several: Array
+    """Of steps with more than one."""
+    counted_each: Array
+    """Part of its own time that one more prompt adds to a step (0 to 1; 1 with one rank)."""
     alone: Array
     """Part of such steps with a single prompt."""
     added_s: Array
@@ -168,7 +177,10 @@ def flow(load: WorkerLoad) -> Flow:
     T(b) = own + after + (O - 1) D(b) / (1 - theta) = a + B b. With service slowing down in proportion to b the number
     present is negative binomial, whatever the law of the outputs (symmetric queue, Kelly 1979, section 3.3; weights
     prod L (a + B j) / j): mean L (a + B z) / (1 - L B), variance mean z / (1 - L B). z = 1 for Poisson arrivals, else
-    the peakedness 1 + (F - 1) E[min(S, S')] / E[S] with F the variance over mean of arrivals during T.
+    the peakedness 1 + (F - 1) E[min(S, S')] / E[S] with F the variance over mean of arrivals during T. The time that a
+    prompt adds delays all that are there, and theta more prompts come in it, which add theirs: a request counts for all
+    that its own brings on, a Borel distributed number C with E[C^2] / E[C] = 1 / (1 - theta)^2, and the variance grows
+    by that (Borel 1942, of those served in one busy period).
 
     Not stable: theta >= 1, prompts above the token budget, L B >= 1 (more requests slow the worker down more than they
     leave), or more requests than KV slots.
@@ -183,7 +195,11 @@ def flow(load: WorkerLoad) -> Flow:
     lanes, most = load.lanes, np.maximum(load.most_prompts, 1.0)
     alone_s = np.maximum(load.prefill_step_s - np.where(pause, 0.0, ref), 0.0)
     start_s = np.minimum(load.prefill_fixed_s, alone_s)
-    work = load.chunks * (alone_s - start_s) / np.maximum(load.prompts_per_step / lanes, 1.0) * convex
+    shared, a_rank = load.shared_part, np.maximum(most / lanes, 1.0)
+    in_step = np.maximum(load.prompts_per_step, 1.0)
+    in_step = (1.0 - shared) * np.maximum(in_step / lanes, 1.0) + shared * in_step
+    work = load.chunks * (alone_s - start_s) / in_step * convex
+    in_full = (1.0 - shared) * most / lanes + shared * most
     steps = load.prompts.steps(load.budget)
     second, third = work_moments(load)
 
@@ -191,20 +207,23 @@ def flow(load: WorkerLoad) -> Flow:
     decode = np.broadcast_to(np.asarray(ref, dtype=float), shape)
     batch = np.broadcast_to(np.minimum(lanes, most), shape)  # from the side of a small prefill share
     occupancy = np.broadcast_to(np.asarray(load.reference_occupancy, dtype=float), shape)
-    after, delayed = np.zeros(shape), np.zeros(shape)
+    after, delayed, alone = np.zeros(shape), np.zeros(shape), np.ones(shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for _ in range(ROUNDS):
             riding = np.where(pause, 0.0, decode)
-            added = start_s + work / steps * np.maximum(batch / lanes, 1.0)
+            taken = counted(batch, alone, lanes, a_rank, shared)
+            added = start_s + work / steps * taken.mean
             busy = np.minimum(lam * steps / batch * (riding + added), 1.0)
             window = lam * ((1.0 - busy) * decode + busy * (riding + added))
             dispersion = fano(load.arrival_cv, window)
             # The geometric mean damps the iteration: more prompts in a step leave less time in which they gather.
             batch = np.sqrt(batch * np.minimum(batch_of(window, dispersion), most))
-            added = start_s + work / steps * np.maximum(batch / lanes, 1.0)
+            alone = _single(window, dispersion)
+            taken = counted(batch, alone, lanes, a_rank, shared)
+            added = start_s + work / steps * taken.mean
             often = lam * steps / batch
             theta = np.minimum(often * added, 1.0 - 1e-9)
-            full = riding + start_s + work / load.chunks * (most / lanes)
+            full = riding + start_s + work / load.chunks * in_full
             used = lam * load.chunks / most * full
             # Paused decodes leave nothing to gain but fuller steps; a queue fills them if they hold several prompts.
             served = np.where(pause, used + np.maximum(theta - used, 0.0) / most, used)
@@ -221,7 +240,7 @@ def flow(load: WorkerLoad) -> Flow:
             residence = np.maximum(occupancy / lam, work)
             present = fano(load.arrival_cv, lam * residence)
             after, first, relaxed = _behind(
-                pause, backlog, used * fewer, part, gap, decode, further, (present - 1.0) * work
+                pause, backlog, used * fewer, part, gap, decode, further, (present - 1.0) * work * taken.mean / batch
             )
             own = work + (start_s + np.where(pause, 0.0, decode)) * np.maximum(load.chunks, 1.0)
             grow = further * slope / (1.0 - theta)
@@ -238,14 +257,17 @@ def flow(load: WorkerLoad) -> Flow:
         stable = (lam * grow < 1.0) & (theta < 1.0 - 1e-6) & (used < 1.0) & (occupancy <= load.slots)
     found = {
         "occupancy": occupancy,
-        "occupancy_variance": occupancy * z / np.maximum(1.0 - lam * grow, 1e-9),
+        "occupancy_variance": occupancy * z / np.maximum((1.0 - lam * grow) * np.square(1.0 - theta), 1e-9),
         "residence_s": occupancy / lam,
         "tpot_s": tpot,
         "decode_s": decode,
         "feedback": lam * grow,
         "prefill_share": theta,
         "batch": batch,
-        "alone": _single(window, dispersion),
+        "counted": taken.mean,
+        "counted_several": taken.several,
+        "counted_each": taken.each,
+        "alone": alone,
         "added_s": added,
         "interrupted": part,
         "interruption_s": gap,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +22,7 @@ def slot_part(load: WorkerLoad, f: Flow) -> Part:
         chance = erlang_c(slots / z, a / z)
         leaving = (slots - a) / np.broadcast_to(f.residence_s, near.shape)[near]
         probability[near], mean[near] = chance, chance * z / np.maximum(leaving, 1e-12)
-    return replace(waiting_part(mean, probability, np.ones(1)), survival=None)
+    return waiting_part(mean, probability, np.ones(1))
 
 
 def rejection(load: WorkerLoad, f: Flow) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,7 +37,7 @@ def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
     look = uniform_part(0.5 * poll)
     in_progress = _residual_part(poll, long, busy)
     meanwhile = np.minimum(lam * _fewer(load, f, long) * in_progress.mean, np.maximum(load.most_prompts - 1.0, 0.0))
-    each = f.prompt_work_s / load.lanes
+    each = f.prompt_work_s * f.counted_each
     # Steps with room for many prompts: what counts is the step under way and what came with one; a queue is what does
     # not fit. With less room a queue forms; what its work takes longer than in full steps counts with its mean.
     batched = in_progress.mean - look.mean + meanwhile * each + beyond.mean
@@ -47,8 +49,10 @@ def ttft_parts(load: WorkerLoad, f: Flow) -> tuple[list[Part], list[Part]]:
     together = np.where(roomy, meanwhile, 0.0)
 
     burst = 0.5 * (fano(load.arrival_cv, lam * f.full_step_s) - 1.0) * (1.0 - f.alone)
-    behind = np.minimum(together + meanwhile + np.maximum(burst, 0.0), np.maximum(load.most_prompts - 1.0, 0.0))
-    others = gamma_part(behind * each, behind * np.square(each) * second + 1e-30)
+    # With room for both, those ahead of it are in its step beside those behind.
+    burst = np.maximum(burst, 0.0) * np.where(roomy, 2.0, 1.0)
+    behind = np.minimum(together + meanwhile + burst, np.maximum(load.most_prompts - 1.0, 0.0))
+    others = gamma_part(behind * each, behind * each * f.prompt_work_s * second + 1e-30)
     slower = gamma_part(np.where(roomy, 0.0, longer), np.full(longer.shape, 1e-30))
 
     prompt = own_prompt_part(load, f, second)
@@ -100,7 +104,7 @@ def split_parts(load: WorkerLoad, f: Flow, pool: PrefillPool) -> tuple[list[Part
     sent = pool.transfer_s
     transfer = Part(sent, np.square(sent) * load.prompts.scv + 1e-30, lambda p: sent * load.prompts.quantile(p))
     link = gamma_part(pool.transfer_wait_s, np.square(pool.transfer_wait_s) + 1e-30)
-    slot = slot_part(load, f)
+    slot = replace(slot_part(load, f), survival=None)  # the other parts are not counted with their means
     return [look, prompt, transfer, link, slot], [wait, slot]
 
 
@@ -117,9 +121,10 @@ def _steps_under_way(load: WorkerLoad, f: Flow, poll: Array) -> tuple[Array, Arr
     busy = np.minimum(often * step, 1.0)
     piece = load.prompts.step_load(load.budget)
     average = f.decode_s / (1.0 - theta)
-    excess = theta * f.prompt_work_s / load.lanes * piece * fano(load.arrival_cv, lam * average) / (1.0 - theta**2)
+    each = f.prompt_work_s * f.counted / f.batch
+    excess = theta * each * piece * fano(load.arrival_cv, lam * average) / (1.0 - theta**2)
     mixed = (average + excess - (1.0 - busy) * poll) / np.maximum(busy, 1e-12)
-    paused = f.fixed_s + f.prompt_work_s * np.maximum(piece, f.batch / f.steps_per_prompt / load.lanes)
+    paused = f.fixed_s + f.prompt_work_s * np.maximum(piece, f.counted / f.steps_per_prompt)
     seen = np.where(load.decodes_pause, paused, mixed)
     arriving = np.minimum(often * step * _fewer(load, f, step), 1.0)
     return arriving, np.clip(seen, step, np.maximum(f.full_step_s, step))
