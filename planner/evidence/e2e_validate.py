@@ -18,6 +18,7 @@ from planner.evidence.profile_overlay import adjusted, read_overlays
 from planner.evidence.run_predict import closed_loop_rps
 from planner.evidence.run_terms import RunTerms, breakdown, predict, run_terms
 from planner.evidence.runs import LAYOUT, Runs
+from planner.evidence.unit_slips import UNIT_SLIP, without_slips
 from planner.units import MILLISECOND
 
 Array = NDArray[np.float64]
@@ -33,7 +34,7 @@ LENGTH_BANDS = (1024, 4096, 8192, 16384)
 
 def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     """The validation report of end-to-end runs: kind, rows, predicted, failed, assumptions, warnings, metrics, groups,
-    worst, predictions.
+    worst, predictions. What a single run measured in another unit is left out, aloud.
 
     ``metrics`` has for ttft_ms, tpot_ms and output_tokens_per_s (of the whole deployment), where rows measured them,
     median_ape, mean_ape, p90_ape (of |predicted - measured| / measured), bias (median signed relative error),
@@ -61,14 +62,15 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
             if count:
                 assumptions.append(f"{name} of {count} rows as the catalogue's own runs of their deployment say")
     headline = np.array([s == "none" for s in runs.text["speculative"]], dtype=bool)
-    report = Report(runs, predicted, bands)
+    kept, slipped = without_slips(runs, terms.rows, {name: values[name] for name in METRICS})
+    report = Report(kept, predicted, bands)
     return {
         "kind": "e2e",
         "rows": len(runs),
         "predicted": int(terms.rows.size),
         "failed": dict(Counter(failures.values()).most_common()),
         "assumptions": assumptions,
-        "warnings": _unit_warnings(report) | _apart(runs),
+        "warnings": slipped | _unit_warnings(report) | _apart(runs),
         "metrics": report.metrics(headline),
         "groups": report.groups(headline, distances),
         "worst": _worst(report, terms, headline),
@@ -138,11 +140,6 @@ class Report:
                 }
             out.append(line | {"reason": failures.get(row, "")})
         return out
-
-
-UNIT_SLIP = (200.0, 5000.0)
-"""Median factor between predicted and measured that only another unit explains: a thousand, with the planner up to
-five times off."""
 
 
 def _unit_warnings(report: Report) -> dict[str, int]:

@@ -29,6 +29,7 @@ from planner.evidence.intervals import NORMAL_SCORE_80, Interval, around
 from planner.evidence.run_predict import closed_loop_rps
 from planner.evidence.run_terms import architecture_name, predict, run_terms
 from planner.evidence.runs import Runs
+from planner.evidence.unit_slips import without_slips
 from planner.units import MILLISECOND
 
 Array = NDArray[np.float64]
@@ -86,10 +87,13 @@ class Overlay:
 def fit_overlay(runs: Runs, catalog: Catalog, *, name: str, source: str, date: str) -> tuple[Overlay, dict[str, int]]:
     """The overlay of a user's runs, and how many runs could not be predicted, by reason.
 
-    Runs with speculative decoding are left out. Raises InputError where no run is left.
+    Runs with speculative decoding, and single ones in another unit, are left out. Raises InputError where no run is
+    left.
     """
     terms, failures = run_terms(runs, catalog)
     loop = predict(terms, shipped_coefficients(terms))
+    times_ms = {"ttft_ms": loop.ttft_s / MILLISECOND, "tpot_ms": loop.tpot_s / MILLISECOND}
+    runs, slipped = without_slips(runs, terms.rows, times_ms)
     measured = _measured(runs, terms.rows)
     predicted = {
         "tpot": loop.tpot_s,
@@ -112,7 +116,7 @@ def fit_overlay(runs: Runs, catalog: Catalog, *, name: str, source: str, date: s
                 shifts[metric] = posterior(log_ratio, metric, nearest, borrowed)
         if shifts:
             found.append(Deployment(*key, shifts))
-    reasons: dict[str, int] = {}
+    reasons: dict[str, int] = dict(slipped)
     for reason in failures.values():
         reasons[reason] = reasons.get(reason, 0) + 1
     if skipped := int((~plain).sum()):
