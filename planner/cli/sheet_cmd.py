@@ -52,16 +52,24 @@ def sheet_command(
 def _run(source: Path, target: Path, as_json: bool) -> int:
     """Exit 2 where a row is wrong: the file is written all the same, with the message in the row."""
     from planner.export.workbook.table_book import fill_table
-    from planner.sheet.rows import check_columns
+    from planner.sheet.rows import foreign_columns
     from planner.sheet.table import answer
 
+    left: list[str] = []
+
+    def foreign(names: list[str]) -> list[str]:
+        left.extend(foreign_columns(names))
+        if left:
+            log(f"left as they are, no columns of a scenario: {', '.join(left)}")
+        return left
+
     counts = fill_table(
-        source, target, answer, check_columns, lambda done, total, status: log(f"row {done} of {total}: {status}")
+        source, target, answer, foreign, lambda done, total, status: log(f"row {done} of {total}: {status}")
     )
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "no rows"
     log(f"{target}: {summary}")
     if as_json:
-        print_json({"rows": sum(counts.values()), "by_status": counts, "out": str(target)})
+        print_json({"rows": sum(counts.values()), "by_status": counts, "columns_left": left, "out": str(target)})
     return EXIT_BAD_INPUT if counts.get("error") else 0
 
 

@@ -29,13 +29,17 @@ def sweep_command(
     def told(done: int, total: int, row: Record) -> None:
         log(f"{done} of {total}: {row['status']} {row['name']}")
 
+    def resumed(kept: int, left: int) -> None:
+        if kept:
+            log(f"{kept:,} kept, {left:,} to plan: {out}")
+
     def pool() -> ProcessPoolExecutor:
         return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
 
     scenarios = load_grid(file)
     check_keys(scenarios[0])
     try:
-        rows = sweep(scenarios, pool if workers > 1 else None, out, progress=told)
+        rows = sweep(scenarios, pool if workers > 1 else None, out, progress=told, kept=resumed)
     except KeyboardInterrupt:
         if out is not None:
             log(f"stopped; the rows made so far are kept, and the same command goes on from them: {out}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,9 @@ SECTIONS = (
     *("economics", "reliability", "search"),
 )
 """Top-level keys of a scenario: a column may also be a dotted key below one of them."""
+
+ALMOST = 0.75
+"""Share of letters in common (difflib) beyond which a name is taken for a slip: one wrong letter in more than four."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,42 @@ COLUMNS: dict[str, Column] = {
 def check_columns(names: list[str]) -> None:
     """Raises InputError for a column that is neither in COLUMNS, nor a dotted scenario key, nor a result column."""
     for name in names:
-        known = name in COLUMNS or name in RESULT_COLUMNS or (name.split(".", 1)[0] in SECTIONS and "." in name)
-        if not known:
+        if not _known(name):
             raise UnknownNameError("column", name, COLUMNS)
+    _check_required(names)
+
+
+def foreign_columns(names: list[str]) -> list[str]:
+    """The columns that are none of a scenario nor of its answer, such as a buyer's own notes.
+
+    Raises InputError for a required column that is missing, and for a name that is almost one of COLUMNS, whose values
+    would be left out without anybody noticing.
+    """
+    foreign = [name for name in names if not _known(name)]
+    for name in foreign:
+        meant = [*COLUMNS, *SECTIONS] if "." in name else COLUMNS
+        if any(_almost(name.split(".", 1)[0], known) for known in meant):
+            raise UnknownNameError("column", name, COLUMNS)
+    _check_required(names)
+    return foreign
+
+
+def _known(name: str) -> bool:
+    return name in COLUMNS or name in RESULT_COLUMNS or (name.split(".", 1)[0] in SECTIONS and "." in name)
+
+
+def _check_required(names: list[str]) -> None:
     missing = [n for n, c in COLUMNS.items() if c.required and n not in names and c.path not in names]
     if missing:
         raise InputError("columns", ", ".join(names), f"also needed: {', '.join(missing)}")
+
+
+def _almost(name: str, known: str) -> bool:
+    """Spelt nearly so, or its words with some left out: ``Rate RPS``, ``rate`` and ``tpot_ms``, but not ``note``."""
+    words = re.findall(r"[^\W_]+", name.lower())
+    others = known.split("_")
+    shorter = bool(words) and words[0] == others[0] and set(words) <= set(others)
+    return shorter or difflib.SequenceMatcher(None, "_".join(words), known).ratio() > ALMOST
 
 
 def question(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from planner.catalog import catalog
 from planner.errors import InputError, PlannerError
@@ -20,6 +20,7 @@ from planner.sweeps.threads import one_blas_thread
 
 Question = Scenario | Mapping[str, Any] | str | Path
 Progress = Callable[[int, int, Record], None]
+Kept = Callable[[int, int], None]
 IN_FLIGHT = 64
 """Scenarios handed to an executor at a time, so that a sweep of any size needs little memory."""
 RETRIES = 2
@@ -31,6 +32,7 @@ def sweep(
     out: str | Path | None = None,
     *,
     progress: Progress | None = None,
+    kept: Kept | None = None,
     retries: int = RETRIES,
 ) -> list[Record]:
     """Plans every scenario; returns one row each, in their order, whatever the executor.
@@ -39,8 +41,9 @@ def sweep(
     pool, Dask's ``client.get_executor()``); None works one after the other. A function that makes one may be given
     instead: a pool that breaks because a worker died is then replaced. Rows (:data:`planner.sweeps.store.COLUMNS`)
     stream to ``out`` (.csv or .parquet); rows that the file already holds for the same scenario and the same versions
-    are taken from there; a file with rows of other scenarios is refused (InputError). ``progress`` is called as
-    ``progress(done, total, row)``.
+    are taken from there; a file with rows of other scenarios is refused (InputError). ``kept`` is called
+    once, as ``kept(rows taken from there, rows to plan)``; ``progress`` as ``progress(done, total, row)`` for each row
+    that is made, ``done`` with those from there counted in.
 
     A scenario that cannot be read, or that nothing serves, keeps its row with ``status`` and ``message``. One whose
     worker is lost is tried again up to ``retries`` times, alone where a pool broke, and then marked ``lost``.
@@ -49,11 +52,11 @@ def sweep(
     store = None if out is None else Store(Path(out))
     total, done = len(rows), 0
 
-    def finished(index: int, row: Record, fresh: bool) -> None:
+    def finished(index: int, row: Record) -> None:
         nonlocal done
         rows[index] = row
         done += 1
-        if fresh and store is not None:
+        if store is not None:
             store.append(row)
         if progress is not None:
             progress(done, total, row)
@@ -61,19 +64,19 @@ def sweep(
     held = {} if store is None else store.held()
     if store is not None:
         _same_sweep(store, held, {str(t["key"]) for t in tasks.values()} | {str(r["key"]) for r in rows if r})
+    unread = [index for index, row in enumerate(rows) if row is not None and row["key"] not in held]
+    waiting = [index for index, task in tasks.items() if task["key"] not in held]
+    for index, task in tasks.items():
+        if task["key"] in held:
+            rows[index] = {**held[task["key"]], "index": index}
+    done = total - len(unread) - len(waiting)
+    if kept is not None:
+        kept(done, total - done)
     try:
-        for index, row in enumerate(rows):
-            if row is not None:
-                finished(index, row, True)
-        waiting = []
-        for index, task in tasks.items():
-            known = held.get(task["key"])
-            if known is None:
-                waiting.append(index)
-            else:
-                finished(index, {**known, "index": index}, False)
+        for index in unread:
+            finished(index, cast(Record, rows[index]))
         for index, row in _run(waiting, tasks, executor, retries):
-            finished(index, row, True)
+            finished(index, row)
         answers = [row for row in rows if row is not None]
         if store is not None:
             store.finish(answers)

@@ -108,10 +108,14 @@ def test_sheet_run_keeps_good_rows_beside_bad_ones(tmp_path: Path, capsys: pytes
     sheet = book["Scenarios"]
     for i, value in enumerate([c.value for c in sheet[2]], start=1):
         sheet.cell(3, i, "nonsense" if sheet.cell(1, i).value == "model" else value)
+    sheet.cell(1, sheet.max_column + 1, "prix")
     book.save(source)
     capsys.readouterr()
     assert run(["sheet", "run", str(source), str(out), "--json"]) == 2
-    assert json.loads(capsys.readouterr().out)["by_status"] == {"ok": 1, "error": 1}
+    told = capsys.readouterr()
+    assert json.loads(told.out)["by_status"] == {"ok": 1, "error": 1}
+    assert json.loads(told.out)["columns_left"] == ["prix"]
+    assert told.err.splitlines()[0] == "left as they are, no columns of a scenario: prix"
     rows = list(openpyxl.load_workbook(out)["Scenarios"].iter_rows(values_only=True))
     at = {n: i for i, n in enumerate(rows[0])}
     assert rows[1][at["gpus"]] > 0
@@ -152,6 +156,9 @@ def test_a_sweep_that_is_stopped_says_how_it_goes_on(
     assert "the same command goes on from them" in capsys.readouterr().err
     assert run(command) == 0
     assert asked == [0, 1, 1]
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("1 kept, 1 to plan")
+    assert [line.split(":")[0] for line in told[1:-1]] == ["2 of 2"]
 
 
 def test_a_misspelt_grid_key_fails_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

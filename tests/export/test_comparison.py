@@ -102,7 +102,7 @@ def test_the_comparison_follows_a_run_of_the_table(tmp_path: Path) -> None:
         out = row("", usd) | (node if given["name"] == "moved" else {})
         return {k: out.get(k) for k in RESULT_COLUMNS} | {k: split[k] for k in SPLIT if given["name"] == "split"}
 
-    fill_table(ran, ran, answer, lambda _: None, lambda *_: None)
+    fill_table(ran, ran, answer, lambda _: [], lambda *_: None)
     book = openpyxl.load_workbook(ran)
     book["Comparison"].cell(FIRST + 1, PRICE + 1, 0.01)
     book.save(typed)

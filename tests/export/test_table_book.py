@@ -12,7 +12,7 @@ import pytest
 from planner.errors import InputError
 from planner.export.workbook.table_book import fill_table, template
 from planner.search.record import RESULT_COLUMNS, blank
-from planner.sheet.rows import COLUMNS, check_columns
+from planner.sheet.rows import COLUMNS, foreign_columns
 
 ROWS = (
     ("name", "model", "node", "input_tokens", "output_tokens", "rate_rps"),
@@ -43,7 +43,7 @@ def fake(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def run(source: Path, target: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    counts = fill_table(source, target, fake, check_columns, lambda *_: None)
+    counts = fill_table(source, target, fake, foreign_columns, lambda *_: None)
     sheet = openpyxl.load_workbook(target).worksheets[0]
     rows = [r for r in sheet.iter_rows(values_only=True) if any(r)]
     top = next(i for i, r in enumerate(rows) if "model" in r)
@@ -80,6 +80,18 @@ def test_unknown_columns_are_refused_by_name(tmp_path: Path) -> None:
     rows = (("name", "model", "nod", "input_tokens", "output_tokens"), ("x", "y", "z", 1, 1))
     with pytest.raises(InputError, match="did you mean node"):
         run(made(tmp_path / "in.xlsx", rows), tmp_path / "out.xlsx")
+
+
+def test_columns_of_the_buyers_own_pass_through(tmp_path: Path) -> None:
+    """Values and formulas of theirs stay, and reach no scenario; a row of nothing else is no row."""
+    rows = [(*row, *own) for row, own in zip(ROWS[:3], [("prix", "notes"), (3.5, "=1+1"), (None, "=A1")], strict=True)]
+    source = made(tmp_path / "in.xlsx", (*rows, (*ROWS[3], "a comment", None)))
+    asked: list[Mapping[str, Any]] = []
+    fill_table(source, tmp_path / "out.xlsx", lambda r: asked.append(r) or fake(r), foreign_columns, lambda *_: None)
+    assert [list(r) for r in asked] == [list(ROWS[0])] * 2
+    table = list(openpyxl.load_workbook(tmp_path / "out.xlsx").worksheets[0].iter_rows(values_only=True))
+    assert [r[6:8] for r in table] == [("prix", "notes"), (3.5, "=1+1"), (None, "=A1"), ("a comment", None)]
+    assert [r[8] for r in table] == ["status", "ok", "error", None]
 
 
 def test_what_is_no_workbook(tmp_path: Path) -> None:

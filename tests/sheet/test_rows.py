@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import InputError, UnknownNameError
 from planner.scenario.load import scenario_from_data
-from planner.sheet.rows import COLUMNS, check_columns, place, question
+from planner.sheet.rows import COLUMNS, check_columns, foreign_columns, place, question
 
 BASE = {"model": "qwen3-32b", "node": "dgx-h100", "input_tokens": 2000, "output_tokens": 300, "rate_rps": 5}
 
@@ -95,3 +95,27 @@ def test_places_in_lists() -> None:
     assert data == {"a": [{"b": 1, "c": 2}, {"b": 3}]}
     with pytest.raises(InputError, match="place"):
         place(data, "a.9.b", 1, "a")
+
+
+@pytest.mark.parametrize(
+    "name", ["prix", "notes", "note", "price", "owner", "GPU", "Prix (EUR)", "description", "prix.ht", "日付"]
+)
+def test_columns_of_the_buyers_own(name: str) -> None:
+    assert foreign_columns([*BASE, "engine.options.max_num_seqs", "status", name]) == [name]
+    with pytest.raises(UnknownNameError):
+        check_columns([*BASE, name])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rate", "Rate (rps)", "tpot_ms", "ttft_limit", "Input tokens", "max_node", "usd", "engin", "pefix_hit_rate"]
+    + ["engines.options.max_num_seqs", "workloads.arrival.rate_rps", "Model"],
+)
+def test_slips_are_not_taken_for_columns_of_the_buyers_own(name: str) -> None:
+    with pytest.raises(UnknownNameError):
+        foreign_columns([*BASE, name])
+
+
+def test_required_columns_are_missed_beside_any_others() -> None:
+    with pytest.raises(InputError, match="also needed: node"):
+        foreign_columns(["model", "input_tokens", "output_tokens", "prix"])

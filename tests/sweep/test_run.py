@@ -80,11 +80,25 @@ def test_resumes_where_it_stopped(
     assert planner.sweep(scenarios, out=out) == serial
     assert asked == [0, 1, 2, 2, 3]
     first = out.read_bytes()
-    seen: list[tuple[int, int]] = []
-    assert planner.sweep(scenarios, out=out, progress=lambda done, total, _: seen.append((done, total))) == serial
+    seen: list[Any] = []
+    rows = planner.sweep(scenarios, out=out, progress=lambda *done: seen.append(done), kept=lambda *n: seen.append(n))
+    assert rows == serial
     assert asked == [0, 1, 2, 2, 3]
-    assert seen[-1] == (6, 6)
+    assert seen == [(6, 0)]
     assert out.read_bytes() == first
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_kept_rows_are_not_told_as_new(name: str, scenarios: list[Any], serial: list[Record], tmp_path: Path) -> None:
+    """How many rows the file had, how many are left; then the new ones alone, counted on from there."""
+    out = tmp_path / name
+    planner.sweep([scenarios[0], scenarios[1], scenarios[4]], out=out)
+    seen: list[Any] = []
+    rows = planner.sweep(scenarios, out=out, progress=lambda *done: seen.append(done), kept=lambda *n: seen.append(n))
+    assert rows == serial
+    assert seen[0] == (3, 3)
+    assert sorted(row["index"] for _, _, row in seen[1:]) == [2, 3, 5]
+    assert [(done, total) for done, total, _ in seen[1:]] == [(4, 6), (5, 6), (6, 6)]
 
 
 def test_the_file_is_the_same_from_every_executor(scenarios: list[Any], tmp_path: Path) -> None:

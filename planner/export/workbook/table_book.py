@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ HEADER_ROWS = 50
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Cell]]
 
 
-def fill_table(source: Path, target: Path, answer: Answer, check: Callable[[list[str]], None], note: Note) -> Counts:
+def fill_table(source: Path, target: Path, answer: Answer, foreign: Foreign, note: Note) -> Counts:
     """Reads the table of ``source``, answers every row and writes ``target``; returns how the rows went.
 
-    ``answer`` gives the result columns of a row, ``check`` refuses column names, ``note`` hears of each row. Result
-    columns stand right of the table, or where columns of these names already are. Rows without a single input are
-    passed over. Raises InputError for a file that is no workbook, too large, or without a table.
+    ``answer`` gives the result columns of a row; ``foreign`` says which columns are left as they are, and refuses
+    names; ``note`` hears of each row. Result columns stand right of the table, or where columns of these names already
+    are. Rows without a single input are passed over. Raises InputError for a file that is no workbook, too large, or
+    without a table.
     """
     openpyxl = _openpyxl()
     _check_file(source)
@@ -38,8 +39,8 @@ def fill_table(source: Path, target: Path, answer: Answer, check: Callable[[list
     name = SHEET if SHEET in book.sheetnames else book.sheetnames[0]
     sheet, read = book[name], values[name]
     top, columns = _header(read, source)
-    check([c for c in columns.values() if c])
-    inputs = {c: n for c, n in columns.items() if n and n not in RESULT_COLUMNS}
+    left = set(foreign([c for c in columns.values() if c]))
+    inputs = {c: n for c, n in columns.items() if n and n not in RESULT_COLUMNS and n not in left}
     places = {n: c for c, n in columns.items() if n in RESULT_COLUMNS}
     free = max(c for c, n in columns.items() if n) + 1
     for result in RESULT_COLUMNS:
@@ -61,6 +62,7 @@ def fill_table(source: Path, target: Path, answer: Answer, check: Callable[[list
     return counts
 
 
+Foreign = Callable[[list[str]], Sequence[str]]
 Note = Callable[[int, int, str], None]
 Counts = dict[str, int]
 
