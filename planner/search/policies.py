@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.search.loaded import limits_s
 from planner.search.plan_schema import AdmissionPolicy, Percentiles, PriorityLatency
@@ -14,6 +15,8 @@ from planner.serving.latency import LoadResult
 from planner.serving.open_loop import WorkerLoad
 from planner.serving.priorities import by_class
 from planner.units import MILLISECOND
+
+Array = NDArray[np.float64]
 
 PATIENCE_S = 10.0
 """Longest wait that a queue is sized for where no limit on TTFT says how long a request may wait."""
@@ -54,13 +57,13 @@ def by_priority(s: Setup, load: WorkerLoad, result: LoadResult, k: int) -> tuple
             name=c.name,
             priority=c.priority,
             share=c.share,
-            wait_ms=_milliseconds(found, "wait", i),
-            ttft_ms=_milliseconds(found, "ttft", i),
+            wait_ms=_milliseconds(found["wait"], i),
+            ttft_ms=_milliseconds(found["ttft"], i),
         )
         for i, c in enumerate(classes)
     )
 
 
-def _milliseconds(found: LoadResult, metric: str, i: int) -> Percentiles:
-    values = {name: float(v[i]) / MILLISECOND for name, v in getattr(found, metric).items()}
+def _milliseconds(seconds: dict[str, Array], i: int) -> Percentiles:
+    values = {name: float(v[i]) / MILLISECOND for name, v in seconds.items()}
     return Percentiles(**{name: v for name, v in values.items() if np.isfinite(v)})

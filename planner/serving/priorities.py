@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.serving.latency import LoadResult, spread_of
 from planner.serving.open_loop import Flow, WorkerLoad, work_moments
-from planner.serving.quantiles import LEVELS
+from planner.serving.quantiles import LEVELS, Part, waiting_part
 from planner.serving.queues import Wait, priority_waits
 from planner.serving.ttft import ttft_parts
 
@@ -43,27 +43,59 @@ def priority_wait_laws(
     return laws
 
 
-def by_class(load: WorkerLoad, result: LoadResult, k: int, shares: Sequence[float]) -> LoadResult:
-    """Wait and TTFT of candidate ``k`` by class, most urgent first, arrays (classes,): mean and every percentile.
+def by_class(load: WorkerLoad, result: LoadResult, k: int, shares: Sequence[float]) -> dict[str, dict[str, Array]]:
+    """Wait and TTFT of candidate ``k`` by class, most urgent first: seconds by metric and by "mean" or percentile,
+    arrays (classes,).
 
-    The queue for room in a step is that of :func:`priority_wait_laws`, so scaled that without classes its mean and its
-    spread would be those of the load (they keep the mean); the other parts of TTFT are the same for all. Where the
-    figures of ``result`` are not those of the closed forms (:mod:`planner.serving.stepwise`), those of the classes
-    follow by the same factor.
+    Order matters only to what does not fit the next step: the queue beyond a full one, with the waits of
+    :func:`priority_wait_laws`, so scaled that without classes its mean and its spread would be those of the load. A
+    class differs from all requests together by as much of that queue as it waits more, or less: means add up to the
+    mean of all, and no class waits less than a more urgent one. Where the figures of ``result`` are not those of the
+    closed forms (:mod:`planner.serving.stepwise`), the differences keep their part of the whole.
     """
-    found, whole = (_classes(load, result, k, parts) for parts in (shares, [1.0]))
-    for metric in ("wait", "ttft"):
-        for name, values in getattr(found, metric).items():
-            alone, known = getattr(whole, metric)[name][0], getattr(result, metric).get(name)
-            if known is not None and alone > 0.0 and np.isfinite(known[k]):
-                values *= known[k] / alone
+    rows = np.array([k], dtype=np.int64)
+    one, f = load.take(rows), _taken(result.flow, rows)
+    whole = _beyond(f, f.backlog)
+    classes = _classes(one, f, shares)
+    levels = {name: _ordered(float(whole.quantile(p)[0]), classes.quantile(p)) for name, p in LEVELS.items()}
+    more = np.broadcast_to(classes.mean, len(shares)) - float(whole.mean[0])
+    more = np.maximum.accumulate(more)
+    levels["mean"] = more - float(np.dot(shares, more) / np.sum(shares))
+    first, until_first = ttft_parts(one, f)
+    closed = spread_of(one, f, first, until_first, {m: tuple(LEVELS) for m in CLASS_METRICS}, result.rejection[rows])
+    found: dict[str, dict[str, Array]] = {}
+    for metric in CLASS_METRICS:
+        found[metric], least = {}, np.zeros(len(shares))
+        for name in ("mean", *LEVELS):
+            own = float(getattr(closed, metric)[name][0])
+            known = getattr(result, metric).get(name)
+            seconds = own if known is None or not np.isfinite(known[k]) else float(known[k])
+            value = np.maximum(seconds * (1.0 + levels[name] / own), 0.0) if own > 0.0 else np.zeros(len(shares))
+            if name != "mean":
+                value = least = np.maximum(value, least)
+            found[metric][name] = value
     return found
 
 
-def _classes(load: WorkerLoad, result: LoadResult, k: int, shares: Sequence[float]) -> LoadResult:
-    """Wait and TTFT by class in closed form."""
-    rows = np.full(len(shares), k, dtype=np.int64)
-    one, f = load.take(rows), _taken(result.flow, rows)
+CLASS_METRICS = ("wait", "ttft")
+
+
+def _ordered(whole: float, classes: Array) -> Array:
+    """Quantiles of the classes less that of all, none below a more urgent one, the first not above and the last not
+    below that of all."""
+    more = np.maximum.accumulate(np.asarray(classes) - whole)
+    return (
+        np.concatenate([np.minimum(more[:1], 0.0), more[1:-1], np.maximum(more[-1:], 0.0)]) if more.size > 1 else more
+    )
+
+
+def _beyond(f: Flow, queue: Wait) -> Part:
+    """What a queue has more than one full step holds."""
+    return waiting_part(queue.mean, queue.probability, queue.delayed_scv, f.full_step_s)
+
+
+def _classes(one: WorkerLoad, f: Flow, shares: Sequence[float]) -> Part:
+    """The queue beyond a full step by class, in closed form."""
     rate = float(f.occupancy[0] / f.residence_s[0])
     service = float(f.utilisation[0]) / rate
     second, third = (float(np.broadcast_to(m, f.occupancy.shape)[0]) for m in work_moments(one))
@@ -74,13 +106,10 @@ def _classes(load: WorkerLoad, result: LoadResult, k: int, shares: Sequence[floa
     scale = float(f.backlog.mean[0]) / mean if mean > 0 else 0.0
     queue = Wait(
         np.array([float(law.mean) * scale for law in laws]),
-        f.backlog.probability,
+        np.repeat(f.backlog.probability, len(shares)),
         f.backlog.delayed_scv * np.array([float(law.delayed_scv) for law in laws]) / spread,
     )
-    f = replace(f, backlog=queue)
-    first, until_first = ttft_parts(one, f)
-    everything = {metric: tuple(LEVELS) for metric in ("wait", "ttft")}
-    return spread_of(one, f, first, until_first, everything, result.rejection[rows])
+    return _beyond(f, queue)
 
 
 def _taken(f: Flow, rows: NDArray[np.int64]) -> Flow:

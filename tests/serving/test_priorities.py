@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.serving.priorities import priority_wait_laws
+from planner.serving.latency import percentiles
+from planner.serving.priorities import by_class, priority_wait_laws
 from planner.serving.queues import queue_wait
+from tests.serving.loads import load
 
 
 def _simulated(
@@ -63,3 +65,38 @@ def test_overload_reaches_the_last_class_first() -> None:
     urgent, other = priority_wait_laws([0.5, 0.6], 1.0, 2.0, 6.0)
     assert np.isfinite(urgent.mean)
     assert np.isinf(other.mean)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.floats(0.5, 12.0),
+    st.lists(st.floats(0.05, 1.0), min_size=2, max_size=4),
+    st.sampled_from([1.0, 2.0]),
+    st.booleans(),
+    st.sampled_from([1.0, 8.0]),
+)
+def test_classes_add_up_and_keep_their_order(
+    rate: float, parts: list[float], cv: float, pause: bool, room: float
+) -> None:
+    shares = [part / sum(parts) for part in parts]
+    worker = load(rate, cv=cv, pause=pause, most_prompts=np.array(room))
+    result = percentiles(worker)
+    if not result.stable[0]:
+        return
+    for metric, by_level in by_class(worker, result, 0, shares).items():
+        whole = getattr(result, metric)
+        assert float(np.dot(shares, by_level["mean"])) == pytest.approx(float(whole["mean"][0]), rel=1e-6, abs=1e-9)
+        for name, values in by_level.items():
+            assert np.all(np.diff(values) >= -1e-12)
+            if name != "mean":
+                assert values[0] <= whole[name][0] * (1.0 + 1e-9) + 1e-12
+        for low, high in (("p50", "p90"), ("p90", "p95"), ("p95", "p99")):
+            assert np.all(by_level[low] <= by_level[high] + 1e-12)
+
+
+def test_the_urgent_wait_less_where_prompts_queue() -> None:
+    worker = load(10.0, most_prompts=np.array(1.0))
+    result = percentiles(worker)
+    assert result.stable[0]
+    found = by_class(worker, result, 0, [0.3, 0.7])["ttft"]
+    assert found["p99"][0] < 0.8 * result.ttft["p99"][0] < result.ttft["p99"][0] < found["p99"][1]
