@@ -75,7 +75,8 @@ def command_line() -> str:
         "`planner` and `python -m planner` are the same. `--json` prints one JSON document on standard output; logs go "
         "to standard error. Exit codes: 0 done; 1 output that could not be written, as on a full disk; 2 bad input, "
         "saying which field and what is allowed; 3 nothing feasible, saying why. `--out` writes a file whole or not at "
-        "all, behind a symbolic link where it is one, and into a device or a pipe such as /dev/stdout. `PLANNER_CATALOG_DIR` names a folder of YAML that overlays the catalogue everywhere."
+        "all, behind a symbolic link where it is one, and into a device or a pipe such as /dev/stdout. "
+        "`PLANNER_CATALOG_DIR` names a folder of YAML that overlays the catalogue everywhere."
     )
     parts = [_head("The command line", intro)]
     for name, command in _commands(typer.main.get_command(app), "planner"):

@@ -42,12 +42,18 @@ def workers_text(count: int, layout: str) -> str:
     return f"{count} replica{'s' if count != 1 else ''} × ({layout})"
 
 
-def deployment(candidate: Candidate) -> str:
-    """Hardware, GPUs and layout: ``5 × dgx-h200 · 40 GPUs = 5 replicas × (TP8 EP8) · aggregated``."""
+def deployment(candidate: Candidate, spare_nodes: int = 0) -> str:
+    """Hardware, GPUs and layout: ``5 × dgx-h200 · 40 GPUs = 5 replicas × (TP8 EP8) · aggregated``.
+
+    ``spare_nodes`` are among the nodes, and told apart: no GPU of theirs counts.
+    """
     if candidate.prefill_pool is not None and candidate.decode_pool is not None:
         pools = [_pool("prefill", candidate.prefill_pool), _pool("decode", candidate.decode_pool)]
-        return f"{_gpus(candidate.gpus)} = {' + '.join(pools)} · disaggregated"
+        spares = f" + {spare_nodes:,} spare node{'s' if spare_nodes != 1 else ''} for each" if spare_nodes else ""
+        return f"{_gpus(candidate.gpus)} = {' + '.join(pools)}{spares} · disaggregated"
     hardware = f"{candidate.nodes:,} × {candidate.node}" if candidate.nodes is not None else candidate.node
+    if spare_nodes:
+        hardware += f" ({spare_nodes:,} of them spare)"
     layout = candidate.layout.describe()
     return f"{hardware} · {_gpus(candidate.gpus)} = {workers_text(candidate.replicas, layout)} · aggregated"
 
@@ -76,18 +82,8 @@ def headline(plan: Plan) -> str:
     if best.usd_per_mtok.output is not None:
         usd = with_interval(best.usd_per_mtok.output, best.interval.get("usd_per_mtok"))
         figures.append(f"${usd} per million output tokens")
-    spares = _spares(best, scenario.reliability.spare_nodes)
-    return f"{deployment(best)}{spares} serves {scenario.model}: {', '.join(figures)}."
-
-
-def _spares(best: Candidate, spare_nodes: int) -> str:
-    """How many of the nodes named no worker uses."""
-    if not spare_nodes:
-        return ""
-    nodes = f"node{'s' if spare_nodes != 1 else ''}"
-    if best.prefill_pool is not None:
-        return f" · {spare_nodes:,} spare {nodes} in each pool"
-    return f" · {spare_nodes:,} {nodes} of them spare"
+    deployed = deployment(best, scenario.reliability.spare_nodes)
+    return f"{deployed} serves {scenario.model}: {', '.join(figures)}."
 
 
 def _main_reason(plan: Plan) -> str:

@@ -64,4 +64,4 @@ def test_spare_nodes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
     path = tmp_path / "spare.yaml"
     path.write_text(Path(SMALL).read_text() + "\nreliability: {spare_nodes: 2}\n")
     assert run(["size", str(path)]) == 0
-    assert "2 nodes of them spare" in capsys.readouterr().out
+    assert "l40s-8-pcie (2 of them spare) · " in capsys.readouterr().out
