@@ -25,6 +25,8 @@ MOST_WORKERS = 1 << 20
 CLOSE = 0.002
 """Relative step within which a rate counts as found."""
 HALVINGS = 60
+REACH, MOST_REACH = 8.0, 1e12
+"""Factor by which rates are tried above and below the first one, and within which the limit is looked for."""
 TRIED, TRIED_RATES = 16, 16
 """Worker counts, and rates, that are tried for each question in one evaluation."""
 
@@ -61,20 +63,29 @@ def smallest_fleets(rates_rps: ArrayLike, holds: Holds, first_guess: ArrayLike) 
 
 
 def most_carried(workers: int, rate_rps: float, holds: Holds) -> float:
-    """Highest rate that ``workers`` carry within every limit, to :data:`CLOSE`; NaN where ``rate_rps`` is too much.
+    """Highest rate that ``workers`` carry within every limit, to :data:`CLOSE`; NaN where they carry none above the
+    1e-12th part of ``rate_rps``, and infinity where they carry 1e12 times it.
 
-    ``holds`` must not turn true with more load. More than 64 times the rate is not tried.
+    ``holds`` must not turn true with more load; ``rate_rps`` sets where the search starts and not what it finds.
     """
     count = np.full(TRIED_RATES, workers, dtype=np.int64)
-    tried = np.geomspace(rate_rps, 64.0 * rate_rps, TRIED_RATES)
+    low, high = rate_rps / REACH, rate_rps * REACH
     while True:
+        tried = np.geomspace(low, high, TRIED_RATES)
         good = holds(tried, count)
-        if not good[0]:
-            return float("nan")
-        last = TRIED_RATES - 1 if good.all() else int(np.argmin(good)) - 1
-        if last == TRIED_RATES - 1 or tried[last + 1] < (1.0 + CLOSE) * tried[last]:
-            return float(tried[last])
-        tried = np.geomspace(tried[last], tried[last + 1], TRIED_RATES)
+        if good.all():
+            low, high = high, high * REACH**2
+            if low > MOST_REACH * rate_rps:
+                return float("inf")
+        elif not good[0]:
+            low, high = low / REACH**2, low
+            if high < rate_rps / MOST_REACH:
+                return float("nan")
+        else:
+            last = int(np.argmin(good)) - 1
+            low, high = float(tried[last]), float(tried[last + 1])
+            if high < (1.0 + CLOSE) * low:
+                return low
 
 
 @dataclass(frozen=True)

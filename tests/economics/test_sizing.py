@@ -34,12 +34,16 @@ def test_nothing_carries() -> None:
 
 
 @settings(deadline=None)
-@given(st.integers(1, 500))
-def test_the_highest_rate_is_close_below_the_limit(workers: int) -> None:
+@given(st.integers(1, 500), st.floats(-6.0, 6.0))
+def test_the_highest_rate_is_close_below_the_limit_from_anywhere(workers: int, power: float) -> None:
     limit = 2.0 * (workers - 0.3)
-    found = most_carried(workers, 0.5 * limit, _holds)
-    assert limit / 1.002 <= found <= limit
-    assert np.isnan(most_carried(workers, 1.01 * limit, _holds))
+    found = most_carried(workers, 10.0**power * limit, _holds)
+    assert limit / 1.003 <= found <= limit
+
+
+def test_a_fleet_that_carries_nothing_or_everything_says_so() -> None:
+    assert np.isnan(most_carried(3, 1.0, lambda rates, _: rates < 0))
+    assert np.isinf(most_carried(3, 1.0, lambda rates, _: rates > 0))
 
 
 def test_a_day_has_a_peak_and_an_average() -> None:

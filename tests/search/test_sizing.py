@@ -77,6 +77,20 @@ def test_the_fleet_carries_its_load_and_not_without_a_worker() -> None:
     assert gpu.gpus == best.gpus + best.layout.gpus
 
 
+def test_what_a_fleet_carries_does_not_hang_on_the_load_asked_for() -> None:
+    """The same workers at a millionth, a third and most of what they carry."""
+    found = {}
+    for rate in (1e-6, 0.3, 1.0):
+        best, sizing = _best(_plan(rate, None))
+        assert sizing.carried_rps is not None
+        assert sizing.carried_rps >= rate
+        key = (best.layout, best.replicas, best.settings.max_num_batched_tokens)
+        found.setdefault(key, []).append(sizing.carried_rps)
+    assert any(len(rates) > 1 for rates in found.values())
+    for rates in found.values():
+        assert max(rates) <= 1.03 * min(rates)
+
+
 def test_spare_nodes_cover_a_failure_and_make_the_slo_more_available() -> None:
     _, bare = _best(_plan())
     _, spare = _best(_plan(spare_nodes=bare.failures[1].spare_nodes))

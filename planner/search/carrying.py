@@ -1,0 +1,65 @@
+"""What a chosen deployment carries within every limit: its workers with their steps at the occupancy of that rate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.economics.sizing import most_carried
+from planner.search.aggregated import evaluate, under_load, with_prompt_shape
+from planner.search.fleet import Fleet
+from planner.search.judge import judge
+from planner.search.loaded import Loaded, rates, sharing, slopes, worker_load
+from planner.search.outcome import outcome_of
+from planner.search.refining import refine
+from planner.search.setup import Setup
+from planner.search.table import Deployments
+
+FIRST = np.zeros(1, dtype=np.int64)
+CARRY_ROUNDS, CARRY_CLOSE = 8, 0.005
+"""Evaluations of a deployment at the rate that it was found to carry, and the relative change at which they end."""
+
+
+def carried(fleet: Fleet) -> float | None:
+    """Highest rate of a fleet within every limit, from steps at the occupancy of that very rate; at least the planned
+    one; None in a closed loop and where nothing limits it."""
+    planned = fleet.s.rate_rps
+    if planned is None:
+        return None
+    rate = float(planned)
+    for _ in range(CARRY_ROUNDS):
+        found = most_carried(fleet.replicas, rate, fleet.holds)
+        settled = abs(found / rate - 1.0) < CARRY_CLOSE
+        rate = found
+        if not np.isfinite(found) or settled or fleet.row.prefill is not None:
+            break
+        fleet = Fleet(*at_rate(fleet.s, fleet.row, rate))
+    return max(rate, float(planned)) if np.isfinite(rate) else None
+
+
+def at_rate(s: Setup, row: Deployments, rate_rps: float) -> tuple[Setup, Deployments]:
+    """The scenario at ``rate_rps`` and a table of one aggregated row with its load, evaluated anew as a plan does:
+    steps at the occupancy of that rate, one by one where their chain applies.
+
+    The occupancy to begin with follows the slope of the step times from where ``row`` was evaluated.
+    """
+    assert row.loaded is not None
+    workload = s.scenario.workload
+    arrival = workload.arrival.model_copy(update={"rate_rps": rate_rps})
+    scenario = s.scenario.model_copy(update={"workload": workload.model_copy(update={"arrival": arrival})})
+    there = replace(s, scenario=scenario)
+    w = row.decode
+    rate, cv = rates(there, w.count)
+    before = Loaded(row.loaded.worker.at_rate(rate, cv, sharing(there, w.count))).result({}).flow.occupancy
+    w = replace(w, concurrency=np.where(np.isfinite(before), np.maximum(before, 1.0), w.concurrency))
+    loop, held, stage = evaluate(there, w)
+    slope = slopes(there, w, stage.decode_s, 1)
+    stage = with_prompt_shape(there, w, stage, FIRST)
+    loaded = Loaded(worker_load(there, w, stage, slope))
+    result = under_load(there, loaded)
+    w = replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
+    outcome = outcome_of(there, w, None, result, loop.throughput_rps)
+    verdict = judge(there, w, None, outcome, (held,))
+    found = Deployments("agg", w, None, outcome, verdict, 1, loaded)
+    return there, refine(there, found, FIRST) if result.stable[0] else found
