@@ -106,8 +106,11 @@ def joined(parts: Sequence[LoadResult]) -> LoadResult:
     return LoadResult(**found, flow=Flow(**states, backlog=backlog))
 
 
-OUTSIDE = "prompt load above 0.9 of the token budget, or bursts larger than what the worker holds at once"
-UTILISATION_RANGE = 0.9
+OUTSIDE = (
+    "prompt load above 0.9 of the token budget, bursts larger than what the worker holds at once, or KV slots that run "
+    "out for more than one in a hundred requests"
+)
+UTILISATION_RANGE, FULL_RANGE = 0.9, 0.01
 
 
 def percentiles(
@@ -167,6 +170,7 @@ def spread_of(
             found["tbt"] = tbt_quantiles(load, f, names["tbt"])
     crowded = np.sqrt(f.occupancy_variance) > np.maximum(load.slots - f.occupancy, 1e-9)
     outside = ~f.stable | (f.utilisation > UTILISATION_RANGE) | ((f.occupancy_variance > 0.0) & crowded)
+    outside = outside | (refused > FULL_RANGE)
     return LoadResult(**found, rejection=refused, stable=f.stable, outside=outside, flow=f)
 
 

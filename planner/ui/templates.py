@@ -55,7 +55,10 @@ WORDS = (
     N_("missing on {text}"),
     N_("narrow types are unpacked to 16 bits"),
     N_("absorbed products run in 16 bits"),
-    N_("prompt load above 0.9 of the token budget, or bursts larger than what the worker holds at once"),
+    N_(
+        "prompt load above 0.9 of the token budget, bursts larger than what the worker holds at once, or KV slots that "
+        "run out for more than one in a hundred requests"
+    ),
 )
 
 STAND_INS = (
