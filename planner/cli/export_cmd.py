@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from planner.cli.carried import catalog_of
 from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import log, print_json, write_text
 from planner.cli.plan_cmd import read_plan
@@ -22,9 +23,8 @@ def export_command(
     as_json: JsonOption = False,
 ) -> int:
     """Write one candidate of a plan for an engine, for Kubernetes or for people."""
-    from planner.catalog import catalog as open_catalog
-
-    text = export_text(read_plan(plan), format, candidate, catalog=open_catalog(catalog))
+    given = read_plan(plan)
+    text = export_text(given, format, candidate, catalog=catalog_of(given, catalog))
     if out is not None:
         write_text(out, text)
         log(f"{format} written to {out}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from planner.cli.carried import catalog_of, names
 from planner.cli.options import EXIT_INFEASIBLE, CatalogOption, JsonOption
 from planner.cli.output import log, print_json, write_text
 from planner.errors import InputError
@@ -25,15 +26,18 @@ def plan_command(
 ) -> int:
     """Rank every legal layout that serves the scenario within its SLO, and say why the others fail."""
     from planner.catalog import catalog as open_catalog
-    from planner.scenario.load import check_names
+    from planner.scenario.load import check_names, load_scenario
     from planner.search.headline import headline
 
-    question = read_question(scenario)
-    known = open_catalog(catalog)
+    given = read_plan(scenario) if _schema_of(scenario).startswith("planner.plan/") else None
+    question = load_scenario(scenario) if given is None else given.scenario
+    known = open_catalog(catalog) if given is None else catalog_of(given, catalog)
     check_names(question, known)
     from planner.search.planning import plan
 
     answer = plan(question, catalog=known)
+    if given is not None and given.catalogue:
+        answer = answer.model_copy(update={"catalogue": given.catalogue})
     if out is not None:
         write_text(out, answer.to_yaml())
         log(f"plan written to {out}")
@@ -58,10 +62,21 @@ def is_question(path: Path) -> bool:
 
 
 def read_question(path: Path) -> Scenario:
-    """The scenario in a scenario file or inside a plan file, told apart by their ``schema`` key."""
+    """The scenario in a scenario file or inside a plan file, told apart by their ``schema`` key.
+
+    Hardware that a plan file carries is not taken from there; a line on standard error says so.
+    """
     from planner.scenario.load import load_scenario
 
-    return read_plan(path).scenario if _schema_of(path).startswith("planner.plan/") else load_scenario(path)
+    if not _schema_of(path).startswith("planner.plan/"):
+        return load_scenario(path)
+    plan = read_plan(path)
+    if plan.catalogue:
+        log(
+            f"{path.name} carries hardware of its own ({names(plan)}), which plan, export and sheet take from there; "
+            "this command needs it in the folder of --catalog"
+        )
+    return plan.scenario
 
 
 def read_plan(path: Path) -> Plan:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from planner.cli.carried import catalog_of
 from planner.cli.options import EXIT_BAD_INPUT, CatalogOption, JsonOption, OutOption
 from planner.cli.output import log, print_json
 from planner.cli.plan_cmd import read_plan
@@ -39,10 +40,10 @@ def sheet_command(
         return _template(Path(words[1]), as_json)
     if len(words) != 1 or out is None:
         raise InputError("sheet", " ".join(words), "PLAN.yaml --out PLAN.xlsx, or run IN.xlsx OUT.xlsx")
-    from planner.catalog import catalog as open_catalog
     from planner.export.workbook.plan_book import write_plan_book
 
-    write_plan_book(read_plan(Path(words[0])), out, open_catalog(catalog), candidate or 1)
+    plan = read_plan(Path(words[0]))
+    write_plan_book(plan, out, catalog_of(plan, catalog), candidate or 1)
     log(f"workbook written to {out}")
     if as_json:
         print_json({"out": str(out)})

@@ -180,6 +180,11 @@ class Plan(_Document):
     assumptions: tuple[str, ...] = Field((), strict=False, description="What was assumed.")
     evaluated: int = Field(0, description="Layouts x operating points that were evaluated.")
     feasible: int = Field(0, description="How many of them are feasible.")
+    catalogue: dict[Literal["accelerator", "node"], dict[str, dict[str, Any]]] | None = Field(
+        None,
+        description="Hardware of the asker's own that the scenario names, by kind and id, as the catalogue's files have"
+        " it; null where all of it is in the catalogue.",
+    )
 
     @field_serializer("scenario")
     def _plain_scenario(self, scenario: Scenario) -> dict[str, Any]:
