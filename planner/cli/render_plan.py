@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from planner.search.plan_schema import Candidate, MemoryGib, Plan, SloCheck
+    from planner.search.plan_schema import Candidate, MemoryGib, Percentiles, Plan, PriorityLatency, SloCheck
 
 MEMORY_TERMS = ("weights", "kv", "workspace", "collectives", "graphs", "runtime", "margin")
 
@@ -30,6 +30,8 @@ def render_plan(plan: Plan, top: int) -> None:
         out.print(candidate_table(plan, top))
         if best.slo:
             out.print(slo_table(best.slo))
+        if best.priorities:
+            out.print(class_table(best.priorities))
         render_breakdown(out, best)
         render_memory(out, best)
     out.print(
@@ -101,6 +103,23 @@ def slo_table(checks: tuple[SloCheck, ...]) -> Table:
         for c in checks
     )
     return table("SLO", ("limit on", "", "expected", "at 80 %", "limit", "predicted"), rows, text=4)
+
+
+CLASS_LEVELS = ("mean", "p50", "p95", "p99")
+
+
+def class_table(classes: tuple[PriorityLatency, ...]) -> Table:
+    """Wait and TTFT of each priority class, most urgent first."""
+    columns = ("class", "priority", "share", *(f"{m} {p} ms" for m in ("wait", "TTFT") for p in CLASS_LEVELS))
+    rows = (
+        (c.name, f"{c.priority}", f"{100 * c.share:.3g} %", *_class_times(c.wait_ms), *_class_times(c.ttft_ms))
+        for c in classes
+    )
+    return table("Priority classes", columns, rows, text=1)
+
+
+def _class_times(found: Percentiles) -> tuple[str, ...]:
+    return tuple(sig3(getattr(found, level)) for level in CLASS_LEVELS)
 
 
 def render_breakdown(out: Console, best: Candidate) -> None:
