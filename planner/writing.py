@@ -44,15 +44,19 @@ def whole_file(path: Path, field: str = "--out") -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def check_writable(path: Path, field: str = "--out") -> Path:
-    """The plain file behind ``path``, there or to be made, in whose folder files can be made.
+def check_target(path: Path, field: str = "--out") -> None:
+    """Raises InputError where :func:`whole_file` could not write: before the work, not after."""
+    target = _plain(path, field)
+    if target is not None:
+        _scratch(path, field, target).unlink()
 
-    Raises InputError where there is none: before hours of work, not after.
-    """
+
+def plain_file(path: Path, field: str = "--out") -> Path:
+    """The plain file behind ``path``, there or to be made, in whose folder files can be made; else InputError."""
     target = _plain(path, field)
     if target is None:
         raise InputError(field, str(path), "a plain file, which can be read again and added to")
-    _scratch(path, field, target).unlink()
+    check_target(target, field)
     return target
 
 

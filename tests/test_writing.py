@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import InputError
-from planner.writing import check_writable, whole_file, write_bytes
+from planner.writing import check_target, plain_file, whole_file, write_bytes
 
 
 def names(folder: Path) -> list[str]:
@@ -84,16 +84,21 @@ def test_an_open_file_goes_on_where_it_stands(tmp_path: Path) -> None:
 def test_a_body_that_fails_leaves_what_was(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("old")
-    with pytest.raises(RuntimeError), whole_file(path) as part:
-        part.write_text("half")
-        raise RuntimeError
+
+    def fail() -> None:
+        with whole_file(path) as part:
+            part.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert path.read_text() == "old"
     assert names(tmp_path) == ["plan.yaml"]
 
 
 @pytest.mark.parametrize("path", ["/proc/plan.yaml", "/no/such/folder/plan.yaml", "/"])
 def test_where_nothing_can_be_written(path: str) -> None:
-    for act in (check_writable, lambda p: write_bytes(p, b"x")):
+    for act in (check_target, plain_file, lambda p: write_bytes(p, b"x")):
         with pytest.raises(InputError, match="--out: got"):
             act(Path(path))
 
@@ -107,7 +112,8 @@ def test_what_is_read_again_is_a_plain_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(InputError, match="a plain file"):
-        check_writable(pipe)
+        plain_file(pipe)
+    check_target(pipe)
     (tmp_path / "link").symlink_to("rows.csv")
-    assert check_writable(tmp_path / "link") == tmp_path / "rows.csv"
+    assert plain_file(tmp_path / "link") == tmp_path / "rows.csv"
     assert names(tmp_path) == ["link", "pipe"]

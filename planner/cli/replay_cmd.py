@@ -15,6 +15,7 @@ from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import console, log, print_json, table
 from planner.cli.plan_cmd import read_plan, read_question
 from planner.errors import InputError, UnknownNameError
+from planner.writing import check_target
 
 if TYPE_CHECKING:
     from planner.layout.layouts import Layouts
@@ -104,6 +105,8 @@ def replay_command(
     given = _trace(trace, profile, requests, rate, seed)
     layout = _layout(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
     candidate = _planned(scenario) if layout is None and given is None else None
+    if write_trace is not None:
+        check_target(write_trace)
     if ladder:
         from planner.search.ladder import climb
 
@@ -294,6 +297,10 @@ def render_replay(answer: ReplayAnswer) -> None:
     for key, title in TIMES:
         for p in ("mean", "p50", "p95", "p99"):
             rows.append((f"{title} {p}", sig3(document[key][p]), sig3((predicted.get(key) or {}).get(p))))
+    for c in document["priorities"]:
+        for p in ("mean", "p50", "p95", "p99"):
+            mine = sig3(c["ttft_ms"][p]), sig3((c["predicted_ttft_ms"] or {}).get(p))
+            rows.append((f"TTFT ms {p}, class {c['name']}", *mine))
     rows += [(title, sig3(document[key]), sig3(predicted.get(key))) for key, title in RATES]
     out.print(table(None, ("", "replayed", "predicted"), rows))
     o = document["occupancy"]

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from planner.errors import InputError, PlannerError
 from planner.search.record import RESULT_COLUMNS, Cell, Record, csv_cell
-from planner.writing import check_writable, whole_file
+from planner.writing import plain_file, whole_file
 
 KEYS = ("index", "key", "name", "model")
 VERSIONS = ("planner", "catalogue", "coefficients")
@@ -34,7 +34,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         if path.suffix not in SUFFIXES:
             raise InputError("out", path.name, "a file that ends in .csv or .parquet")
-        self.path = path = check_writable(path, "out")
+        self.path = path = plain_file(path, "out")
         self.parquet = path.suffix == ".parquet"
         if self.parquet:
             _pyarrow()

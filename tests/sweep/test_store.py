@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,22 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
         Store(tmp_path / "out.txt")
     with pytest.raises(InputError, match="folder that exists"):
         Store(tmp_path / "none" / "out.csv")
+
+
+def test_a_link_stays_a_link_and_a_pipe_is_refused(tmp_path: Path) -> None:
+    link, pipe = tmp_path / "link.csv", tmp_path / "pipe.csv"
+    link.symlink_to("rows.csv")
+    store = Store(link)
+    store.append(ROWS[0])
+    store.finish(ROWS)
+    assert link.is_symlink()
+    assert list(Store(tmp_path / "rows.csv").held().values()) == ROWS
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="a plain file"):
+        Store(pipe)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_planned(name: str) -> None:
+    with pytest.raises(InputError, match="a folder that can be written"):
+        Store(Path("/proc") / name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from planner.errors import InputError, PlannerError
 from planner.search.record import RESULT_COLUMNS, Cell, blank, formula_like
-from planner.writing import whole_file
+from planner.writing import check_target, whole_file
 
 MAX_FILE_BYTES = 32 << 20
 MAX_UNPACKED_BYTES = 256 << 20
@@ -30,6 +30,7 @@ def fill_table(source: Path, target: Path, answer: Answer, foreign: Foreign, not
     """
     openpyxl = _openpyxl()
     _check_file(source)
+    check_target(target)
     try:
         book = openpyxl.load_workbook(source)
         # Cells that are formulas are read by the value that the spreadsheet program stored beside them.
