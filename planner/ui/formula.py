@@ -50,7 +50,8 @@ def in_flight(c: Candidate, output_tokens: float) -> Formula | None:
         rf" = {num(rate * (ttft + (output_tokens - 1) * tpot) / 1e3)}",
         _(
             "Little's law (J. D. C. Little, Operations Research 9, 1961): requests in flight are the rate "
-            "of requests times the seconds that each one stays. O is the mean number of output tokens."
+            "of requests times the seconds that each one stays, its wait and its prompt included. O is the mean number "
+            "of output tokens."
         ),
     )
 
@@ -113,7 +114,12 @@ def memory_left(c: Candidate) -> Formula | None:
         r"\text{KV} \cdot \left(1 - \frac{\text{in flight}}{\text{most that fit}}\right)",
         rf"{num(kv)} \cdot \left(1 - \frac{{{num(c.concurrency)}}}{{{num(c.max_concurrency)}}}\right)"
         rf" = {num(kv * (1.0 - used))}\ \text{{GiB}}",
-        _("KV cache of the fullest GPU; both numbers are requests of mean length over the whole deployment."),
+        _("KV cache of the fullest GPU; both numbers are requests of mean length over the whole deployment.")
+        if c.prefill_pool is None
+        else _(
+            "KV cache of the fullest GPU of the decode pool; both numbers are requests of mean length on all decode "
+            "workers. Requests that wait or whose prompt is still read are not among them."
+        ),
     )
 
 

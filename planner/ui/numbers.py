@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits, a unit, thousands set apart."""
+"""Numbers as people read them: three significant digits (four digits stay whole), a unit, thousands set apart."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from planner.search.plan_schema import Interval
 from planner.ui.i18n import _
 
 NONE = "–"
+_THOUSANDS = 3
+"""Power of ten of the numbers that are shown whole."""
 
 
 def sig(value: float | None, digits: int = 3) -> str:
-    """``value`` to ``digits`` significant digits; a dash for None. Whole digits are never dropped into e-notation
-    below a trillion.
+    """``value`` to ``digits`` significant digits; a dash for None. Thousands below ten are shown whole: of a load of
+    1,605, 1,610 reads like another number. Whole digits are never dropped into e-notation below a trillion.
     """
     if value is None or not math.isfinite(value):
         return NONE
     if value == 0:
         return "0"
     exact_value = Decimal(repr(float(value)))
+    if exact_value.adjusted() == _THOUSANDS:
+        digits = max(digits, _THOUSANDS + 1)
     # Half up, as the browser rounds the numbers of a table: the same number reads the same everywhere.
     rounded = exact_value.quantize(Decimal(1).scaleb(exact_value.adjusted() + 1 - digits), ROUND_HALF_UP)
     magnitude = rounded.adjusted()
@@ -27,6 +31,19 @@ def sig(value: float | None, digits: int = 3) -> str:
         return f"{rounded:.{digits - 1}e}"
     places = max(digits - 1 - magnitude, 0)
     return f"{rounded:,.{places}f}"
+
+
+def shown(value: float) -> float:
+    """``value`` rounded as :func:`sig` writes it, for tables whose numbers the browser writes."""
+    return float(sig(value).replace(",", ""))
+
+
+def within(value: float, most: float | None) -> str:
+    """A rate that cannot be above ``most`` (the load; None: no such bound): never rounded beyond it."""
+    text = sig(value, 4)
+    if most is None or float(text.replace(",", "")) <= most:
+        return text
+    return exact(min(value, most))
 
 
 def count(value: float | None) -> str:

@@ -36,7 +36,8 @@ BOUND: dict[str, str] = {
 }
 """What limits an operator; memory bandwidth shares the weights' blue, the network the collectives' pink."""
 
-UNKNOWN = GREY
+UNKNOWN = SKY
+"""Several limits at once, or none that is known: unlike each of :data:`BOUND`."""
 LIMIT = VERMILION
 """Limits: an SLO, a capacity."""
 

@@ -313,9 +313,13 @@ def _pool(pool: Pool) -> str:
     return _workers(pool.workers, pool.layout)
 
 
-def deployment(candidate: Candidate) -> str:
-    """A deployment in one line: nodes, GPUs, replicas and layout, serving mode."""
+def deployment(candidate: Candidate, paid: int | None = None) -> str:
+    """A deployment in one line: nodes, GPUs (where ``paid`` is given and others than those in use, both), replicas and
+    layout, serving mode.
+    """
     gpus = ngettext("{n} GPU", "{n} GPUs", candidate.gpus).format(n=count(candidate.gpus))
+    if paid is not None and paid != candidate.gpus:
+        gpus = _("{paid} GPUs paid for, {used} used").format(paid=count(paid), used=count(candidate.gpus))
     mode = servings()[candidate.serving]
     if candidate.prefill_pool is not None and candidate.decode_pool is not None:
         prefill, decode = candidate.prefill_pool, candidate.decode_pool

@@ -1,9 +1,12 @@
 """Sentences and numbers of the answer."""
 
 import pytest
+import streamlit as st
 
-from planner.search.plan_schema import Mark, NearestMiss, Rejection
-from planner.ui import formula
+import planner
+from planner.search.plan_schema import Mark, NearestMiss, Rejection, UsdPerMtok
+from planner.ui import draft, formula, words
+from planner.ui.paid import paid_gpus
 from planner.ui.sections import candidates, headline, reasons
 from planner.ui.sections.charts import picked_rank
 from planner.ui.words import deployment, node_label, term_name
@@ -130,17 +133,57 @@ def test_the_table_keeps_numbers_as_numbers(plan):
     assert list(table["rank"]) == [c.rank for c in plan.candidates]
     assert table["usd"].dtype.kind == "f"
     assert set(candidates.order(plan)) < set(table.columns) == set(candidates.columns(200))
-    assert candidates.order(plan)[:5] == ["rank", "usd", "gpus", "tpot", "ttft"]
+    assert candidates.order(plan)[:5] == ["rank", "usd", "layout", "gpus", "tpot"]
 
 
 PHONE_PX, DESKTOP_PX, BOX_PX = 350, 920, 32
 """Room for the table on a phone of 390 px and in a window of 1440 px; the box before a row."""
 
 
-@pytest.mark.parametrize(("shown", "room"), [(4, PHONE_PX), (None, DESKTOP_PX)])
-def test_columns_fit_their_window(plan, shown, room):
+LAYOUT_SEEN_PX = 200
+"""Of a layout, enough to tell rows apart; those of aggregated deployments are shorter."""
+
+
+def test_columns_fit_their_window(plan):
     widths = candidates.columns(candidates.WIDEST_PX)
-    assert BOX_PX + sum(widths[name]["width"] for name in candidates.order(plan)[:shown]) <= room
+    shown = [widths[name]["width"] for name in candidates.order(plan)]
+    assert BOX_PX + sum(shown) <= DESKTOP_PX
+    assert BOX_PX + sum(shown[:2]) + LAYOUT_SEEN_PX <= PHONE_PX
+
+
+def test_the_table_shows_the_numbers_of_the_page(plan):
+    best = plan.candidates[0].model_copy(update={"goodput_rps": 1604.6, "concurrency": 12_345.0})
+    table = candidates.frame(plan.model_copy(update={"candidates": (best,)}))
+    assert table["goodput"][0] == 1605
+    assert table["concurrency"][0] == 12_300
+
+
+def test_what_is_paid_for_stands_beside_what_is_used(scenario, plan, cat):
+    best = plan.candidates[0]
+    assert paid_gpus(scenario, best, cat) == 1808
+    few = best.model_copy(
+        update={"gpus": 2, "nodes": 1, "prefill_pool": None, "decode_pool": None, "node": "dgx-h100", "replicas": 1}
+    )
+    assert paid_gpus(scenario, few, cat) == 8
+    assert "8 GPUs paid for, 2 used" in words.deployment(few, 8)
+    assert "· 2 GPUs =" in words.deployment(few, 2)
+    named = draft.build(scenario, {"nodes": ["dgx-h100"], "gpus.dgx-h100": 2})
+    assert paid_gpus(named, few, cat) == 2
+    assert paid_gpus(scenario, few.model_copy(update={"node": "nonesuch"}), cat) is None
+
+
+def test_without_a_price_gpus_rank_and_no_number_is_marked(app, monkeypatch, scenario):
+    free = planner.plan(scenario)
+    none = {"usd_per_hour": None, "usd_per_mtok": UsdPerMtok()}
+    free = free.model_copy(update={"candidates": tuple(c.model_copy(update=none) for c in free.candidates)})
+    free = free.model_copy(update={"best": free.candidates[0]})
+    monkeypatch.setitem(vars(planner), "plan", lambda scenario, catalog=None: free)
+    st.cache_resource.clear()
+    app.run()
+    assert not app.exception
+    assert app.metric[0].value == "–"
+    assert "no price is known, so plans are ranked by their GPUs" in app.main.caption[0].value
+    assert "lowest cost" not in app.main.caption[0].value
 
 
 @pytest.mark.parametrize(

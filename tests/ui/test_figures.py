@@ -6,6 +6,7 @@ import pytest
 
 from planner.search.plan_schema import MemoryGib, Percentiles, Plan
 from planner.ui import palette
+from planner.ui.figures.common import tick_format
 from planner.ui.figures.frontier import available, envelope, frontier
 from planner.ui.figures.memory import memory_bar
 from planner.ui.figures.misses import comparable, misses_bar
@@ -29,7 +30,22 @@ def test_frontier_axes_carry_units_and_hover_text(plan):
     assert figure.layout.yaxis.title.text == "Output tokens per second and GPU"
     hover = figure.data[1].text[0]
     assert "TP1" in hover
-    assert "GPUs: 1,808" in hover
+    assert "1,808 GPUs" in hover
+    assert "Time to first token, ms: 1.39 s" in hover
+    for axes in (("ttft", "rate"), ("gpus", "cost")):
+        lines = [len(h.split("<br>")) for trace in frontier(plan, *axes).data for h in trace.text or ()]
+        assert max(lines) <= 5
+
+
+@pytest.mark.parametrize(
+    ("values", "form"), [([0.2, 0.9], ".3~g"), ([3.0, 7e7], ".3~s"), ([0.5, 7e3], ",.3~r"), ([], ".3~g")]
+)
+def test_ticks_are_written_without_powers_of_ten(values, form):
+    assert tick_format(values) == form
+
+
+def test_several_limits_have_a_colour_of_their_own():
+    assert palette.UNKNOWN not in palette.BOUND.values()
 
 
 def test_the_limit_is_drawn_where_it_belongs(plan):

@@ -148,11 +148,27 @@ def test_two_scenarios_side_by_side(app, planned):
 def test_the_tuple_is_that_of_the_candidate_compared(app, planned):
     turn_to(app, "compare")
     app.selectbox(key="compare.right").set_value("example.deepseek-r1-h200").run()
-    before = str(app.main.table[0].value.to_dict())
+    # The first table says where the scenarios differ, the second what the two are results of.
+    before = [str(t.value.to_dict()) for t in app.main.table[:2]]
     app.session_state["planner.chosen"] = 3
     app.run()
     assert not app.exception
-    assert str(app.main.table[0].value.to_dict()) != before
+    after = [str(t.value.to_dict()) for t in app.main.table[:2]]
+    assert (after[0] == before[0], after[1] == before[1]) == (True, False)
+
+
+def test_where_the_scenarios_differ_comes_before_what_the_plans_are_results_of(app, planned):
+    limit(app).set_value(30.0).run()
+    turn_to(app, "compare")
+    app.session_state["planner.chosen"] = 3
+    app.run()
+    app.selectbox(key="compare.right").set_value("before").run()
+    assert not app.exception
+    first = app.main.table[0].value.to_dict()
+    assert "tpot" in str(first)
+    said = " ".join(c.value for c in app.main.caption)
+    assert "one point only" not in said
+    assert "from where the scenarios differ" in said
 
 
 def test_a_plan_file_is_compared(app, planned, plan):

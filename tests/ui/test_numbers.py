@@ -14,7 +14,10 @@ from planner.ui import numbers
     ("value", "text"),
     [
         (0.4123, "0.412"),
-        (1605.0, "1,610"),
+        (1605.0, "1,605"),
+        (1604.6, "1,605"),
+        (9999.7, "10,000"),
+        (12_345.0, "12,300"),
         (73_712.0, "73,700"),
         (9.996, "10.0"),
         (49.0, "49.0"),
@@ -57,3 +60,21 @@ def test_quantity_carries_its_unit():
 def test_interval_is_a_span():
     assert numbers.span(Interval(low80=0.386, high80=0.5051)) == "0.386–0.505"
     assert numbers.span(None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "text"),
+    [
+        (1604.6, 1604.6, "1,604.6"),
+        (1604.6, None, "1,605"),
+        (1601.2, 1604.6, "1,601"),
+        (12_678.0, 12_678.0, "12,678"),
+        (7.5, 7.5, "7.500"),
+    ],
+)
+def test_a_rate_is_never_rounded_beyond_the_load(value, most, text):
+    assert numbers.within(value, most) == text
+
+
+def test_tables_hold_what_is_written():
+    assert [numbers.shown(v) for v in (0.41234, 1605.2, 73_712.0)] == [0.412, 1605.0, 73_700.0]

@@ -26,7 +26,7 @@ def test_a_first_visitor_sees_a_worked_plan(app, planned):
     assert not app.exception
     assert not app.error
     assert "HGX H800" in headings(app)
-    assert [m.value for m in app.metric] == ["≈ $0.462", "≈ 1,200", "≈ 1.39 s", "≈ 49.0 ms", "8.76 GiB"]
+    assert [m.value for m in app.metric] == ["≈ $0.462", "≈ 1,203", "≈ 1.39 s", "≈ 49.0 ms", "8.76 GiB"]
     assert planned[-1].model == "deepseek-v3"
     assert any("What binds" in m.value for m in app.main.markdown)
 

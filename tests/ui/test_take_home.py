@@ -110,3 +110,23 @@ def test_a_missing_library_is_said_before_the_button_is_pressed(app, monkeypatch
     app.run()
     assert FILES[1] not in downloads(app)
     assert any("XlsxWriter" in c.value for c in app.main.caption)
+
+
+def test_the_workbook_opens_on_the_candidate_chosen(plan):
+    openpyxl = pytest.importorskip("openpyxl")
+    cells = []
+    for rank in (1, 3):
+        book = openpyxl.load_workbook(io.BytesIO(take_home.workbook(plan, catalog(), rank)))
+        cells.append([c.value for row in book["Summary"].iter_rows() for c in row])
+    assert cells[0] != cells[1]
+
+
+def test_what_is_of_the_choice_and_what_is_not_is_said(app):
+    from planner.ui import state
+
+    assert not any("which you chose" in c.value for c in app.main.caption)
+    app.session_state[state._CHOSEN] = 3
+    app.run()
+    said = next(c.value for c in app.main.caption if "which you chose" in c.value)
+    assert "candidate 3" in said
+    assert "opens with the best" in said

@@ -44,6 +44,9 @@ def finish(figure: go.Figure, height: int, legend_title: str | None = None) -> g
     return figure
 
 
+_THOUSAND = 1e3
+
+
 def spread(values: list[float]) -> float:
     """Largest over smallest positive value; 1 where there is none."""
     positive = [v for v in values if v > 0]
@@ -53,3 +56,10 @@ def spread(values: list[float]) -> float:
 def log_axis(values: list[float]) -> bool:
     """Whether a logarithmic axis reads better: all positive, over more than a factor of ten."""
     return bool(values) and min(values) > 0 and spread(values) > 10
+
+
+def tick_format(values: list[float]) -> str:
+    """How ticks along ``values`` are written: thousands as 5k and 70M, fractions as such, never with a power of ten."""
+    if not values or max(values) < _THOUSAND:
+        return ".3~g"
+    return ".3~s" if min(values) >= 1 else ",.3~r"

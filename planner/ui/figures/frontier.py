@@ -10,14 +10,13 @@ import plotly.graph_objects as go
 
 from planner.search.plan_schema import Candidate, Layout, ParetoPoint, Plan
 from planner.ui import palette
-from planner.ui.figures.common import finish, log_axis
-from planner.ui.i18n import _
+from planner.ui.figures.common import finish, log_axis, tick_format
+from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, dollars, duration, sig
 from planner.ui.text import label, pair
 from planner.ui.words import node_label, percentiles, servings, short_deployment
 
 HEIGHT = 430
-_TICKS = ".3~g"
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def frontier(plan: Plan, x: str = "tpot", y: str = "cost", chosen: int | None = 
         values = [p.values[axis.id] or 0.0 for p in points]
         _limits(figure, plan, axis, axis is across, values)
         log = log_axis(values)
-        update(title_text=axis.title, type="log" if log else "linear", tickformat=_TICKS)
+        update(title_text=axis.title, type="log" if log else "linear", tickformat=tick_format(values))
         if log:
             update(dtick="D2")
         else:
@@ -201,22 +200,24 @@ def _markers(figure: go.Figure, members: list[Point], across: Axis, up: Axis, na
         marker=marker,
         name=label(name),
         customdata=[[p.rank if p.rank is not None else -1] for p in members],
-        text=[_hover(p) for p in members],
+        text=[_hover(p, across, up) for p in members],
         hovertemplate="%{text}<extra></extra>",
         selected={"marker": {"opacity": 1.0}},
         unselected={"marker": {"opacity": 0.6}},
     )
 
 
-def _hover(p: Point) -> str:
-    all_axes = axes()
-    lines = [f"<b>{label(p.text)}</b>", f"{label(node_label(p.node))} · {label(servings()[p.serving])}"]
-    lines += [label(pair(all_axes[k].title, all_axes[k].show(v))) for k, v in p.values.items() if v is not None]
-    lines.append(_("Requests in flight: {n}").format(n=sig(p.concurrency)))
-    if p.rank is None:
-        lines.append(_("On the frontier, but not among the candidates listed"))
-    else:
-        lines.append(_("Candidate {rank}: click to choose").format(rank=p.rank))
+def _hover(p: Point, across: Axis, up: Axis) -> str:
+    """Five lines: on a phone a longer box covers the figure, and the rest is in the table and on the page."""
+    gpus = ngettext("{n} GPU", "{n} GPUs", p.gpus).format(n=count(p.gpus))
+    lines = [
+        f"<b>{label(p.text)}</b>",
+        f"{label(node_label(p.node))} · {label(servings()[p.serving])} · {label(gpus)}",
+        *(label(pair(axis.title, axis.show(p.values[axis.id]))) for axis in (across, up)),
+        _("Not among the candidates listed")
+        if p.rank is None
+        else _("Candidate {rank}: click to choose").format(rank=p.rank),
+    ]
     return "<br>".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -9,7 +10,7 @@ import streamlit as st
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui import state
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, count
+from planner.ui.numbers import NONE, count, shown
 from planner.ui.words import layout_help, node_label, servings, short_deployment
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 SHOWN = 500
 """Rows sent to the browser; the plan's YAML has them all."""
-_THREE_DIGITS = "%.3g"
+_AS_ROUNDED = "%.6g"
+"""The numbers of the frame are rounded already, as everywhere else on the page."""
 
 
 def frame(plan: Plan) -> pd.DataFrame:
@@ -27,6 +29,10 @@ def frame(plan: Plan) -> pd.DataFrame:
     return pd.DataFrame([_row(c) for c in plan.candidates[:SHOWN]])
 
 
+def _shown(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else shown(value)
+
+
 def _row(c: Candidate) -> dict[str, Any]:
     return {
         "rank": c.rank,
@@ -34,14 +40,14 @@ def _row(c: Candidate) -> dict[str, Any]:
         "node": node_label(c.node),
         "serving": servings()[c.serving],
         "gpus": c.gpus,
-        "usd": c.usd_per_mtok.output,
-        "rate": c.output_tokens_per_s_per_gpu,
-        "goodput": c.goodput_rps,
-        "ttft": c.ttft_ms.mean,
-        "tpot": c.tpot_ms.mean,
-        "concurrency": c.concurrency,
-        "kv": c.memory_gib.kv,
-        "joules": c.joules_per_token,
+        "usd": _shown(c.usd_per_mtok.output),
+        "rate": _shown(c.output_tokens_per_s_per_gpu),
+        "goodput": _shown(c.goodput_rps),
+        "ttft": _shown(c.ttft_ms.mean),
+        "tpot": _shown(c.tpot_ms.mean),
+        "concurrency": _shown(c.concurrency),
+        "kv": _shown(c.memory_gib.kv),
+        "joules": _shown(c.joules_per_token),
         "extrapolated": c.evidence.extrapolated,
     }
 
@@ -50,12 +56,14 @@ def columns(layout_px: int) -> dict[str, Any]:
     """Headers with units, help texts, three significant digits, widths that show header and numbers whole."""
 
     def number(label: str, help: str, width: int) -> Any:
-        return st.column_config.NumberColumn(label, help=help, format=_THREE_DIGITS, width=width)
+        return st.column_config.NumberColumn(label, help=help, format=_AS_ROUNDED, width=width)
 
     return {
         "rank": st.column_config.NumberColumn("#", help=_("1 is best by the objective."), pinned=True, width=40),
         "usd": number("$/Mtok", _("US dollars per million output tokens."), 72),
-        "gpus": st.column_config.NumberColumn(_("GPUs"), help=_("Of the whole deployment."), width=66),
+        "gpus": st.column_config.NumberColumn(
+            _("GPUs"), help=_("Those that workers use; whole nodes are paid for."), width=66
+        ),
         "tpot": number("TPOT ms", _("Mean time per output token after the first, in milliseconds."), 78),
         "ttft": number("TTFT ms", _("Mean time to first token, in milliseconds."), 76),
         "layout": st.column_config.TextColumn(
@@ -77,11 +85,11 @@ def columns(layout_px: int) -> dict[str, Any]:
 
 
 def order(plan: Plan) -> list[str]:
-    """Columns from left to right, those of a phone first; as many as a desktop window shows without scrolling. The rest
-    is in the table's own list of columns.
+    """Columns from left to right, cost and what tells rows apart first, for a phone; as many as a desktop window
+    shows without scrolling. The rest is in the table's own list of columns.
     """
     several = len({c.node for c in plan.candidates}) > 1
-    return ["rank", "usd", "gpus", "tpot", "ttft", "layout", *(["node"] if several else ["rate", "goodput"])]
+    return ["rank", "usd", "layout", "gpus", "tpot", "ttft", *(["node"] if several else ["rate", "goodput"])]
 
 
 WIDEST_PX = 340

@@ -68,12 +68,13 @@ def show(subject: Subject, d: Deployed, power: Power | None) -> None:
 def _rent(subject: Subject, d: Deployed) -> Way | None:
     st.markdown(f"**{_('Rent')}**")
     hourly = subject.candidate.usd_per_hour
-    start = 0.0 if hourly is None else hourly / d.gpus
-    usd = kept.number(
-        f"rent.{d.accelerator}.{start:.4g}",
+    start = None if hourly is None else hourly / d.gpus
+    usd = kept.optional(
+        f"rent.{d.accelerator}.{'' if start is None else f'{start:.4g}'}",
         _("US dollars per GPU-hour"),
         start,
         step=0.1,
+        placeholder=_("not known"),
         help=_("Starts at the plan's price: yours on the left under Prices, else the catalogue's."),
     )
     st.caption(_("{n} GPUs, whole nodes and spares, every hour").format(n=d.gpus))
@@ -84,11 +85,12 @@ def _own(subject: Subject, d: Deployed, power: Power | None) -> tuple[Way | None
     st.markdown(f"**{_('Own')}**")
     prices, defaults = subject.setup.catalog.prices(), owning_defaults()
     known = purchase_usd_per_gpu(d.accelerator, prices)
-    purchase = kept.number(
+    purchase = kept.optional(
         f"own.{d.accelerator}",
         _("US dollars per GPU, bought"),
-        0.0 if known is None else known[0],
+        None if known is None else known[0],
         step=1000.0,
+        placeholder=_("not known"),
         help=_("Without server and network. Source: {source}").format(
             source=plain(known[1]) if known else _("none known; put in your own")
         ),
@@ -98,7 +100,7 @@ def _own(subject: Subject, d: Deployed, power: Power | None) -> tuple[Way | None
             name: kept.number(f"own.{name}", text, getattr(defaults, name).value, step=step, help=_note(defaults, name))
             for name, text, step in _owner_inputs()
         }
-    if purchase <= 0:
+    if not purchase:
         st.caption(_("No purchase price is known for it."))
         return None, None
     if values["depreciation_years"] <= 0:

@@ -31,7 +31,7 @@ def figures(plan: Plan, candidate: Candidate) -> None:
         _("Time to first token"): formula.ttft(candidate),
         _("Time per output token"): formula.tpot(candidate),
         _("Memory left per GPU"): formula.memory_left(candidate),
-        _("Requests in flight"): formula.in_flight(candidate, output),
+        _("Requests in the whole deployment, waiting ones included"): formula.in_flight(candidate, output),
     }
     with st.expander(_("How are the figures computed?"), key="how.figures"):
         for name, one in shown.items():

@@ -9,8 +9,10 @@ import streamlit as st
 
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Interval, Plan, SloCheck
+from planner.ui import state
 from planner.ui.i18n import _
-from planner.ui.numbers import count, dollars, duration, durations, exact, gib, percent, sig, span
+from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, percent, sig, span, within
+from planner.ui.paid import paid_gpus
 from planner.ui.sections import formulas
 from planner.ui.sections.reasons import grouped_marks
 from planner.ui.text import lowered, pair, plain, sentence
@@ -45,10 +47,11 @@ class Figure:
 
 def show(plan: Plan, candidate: Candidate) -> None:
     """Sentence, figures and binding limit of ``candidate``."""
-    st.header(plain(deployment(candidate)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
-    st.caption(question(plan.scenario) + _which(plan, candidate))
+    paid = paid_gpus(plan.scenario, candidate, state.catalog())
+    st.header(plain(deployment(candidate, paid)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
+    st.caption(question(plan.scenario, priced=priced(plan)) + _which(plan, candidate))
     row = st.container(horizontal=True, gap="small")
-    for figure in figures(candidate):
+    for figure in figures(candidate, plan.scenario.workload.arrival.rate()):
         with row:
             _metric(figure)
     st.markdown(_("**What binds:** {text}").format(text=plain(sentence(candidate.binding))))
@@ -60,8 +63,15 @@ def show(plan: Plan, candidate: Candidate) -> None:
         formulas.figures(plan, candidate)
 
 
-def question(scenario: Scenario) -> str:
-    """The question in one line, safe for Markdown: what is served, for which traffic, ranked by what."""
+def priced(plan: Plan) -> bool:
+    """Whether costs can rank: those without a price come last, so that where the best has none, no other has one."""
+    return plan.best is None or plan.best.usd_per_hour is not None
+
+
+def question(scenario: Scenario, *, priced: bool = True) -> str:
+    """The question in one line, safe for Markdown: what is served, for which traffic, ranked by what (where costs are
+    asked for and no price is known, what ranks in their place).
+    """
     work = scenario.workload
     arrival = work.arrival
     if arrival.kind == "closed_loop":
@@ -73,7 +83,9 @@ def question(scenario: Scenario) -> str:
         load=plain(load),
         input=exact(round(work.input_tokens.mean())),
         output=exact(round(work.output_tokens.mean())),
-        objective=plain(lowered(objectives()[scenario.objective])),
+        objective=plain(lowered(objectives()[scenario.objective]))
+        if priced or scenario.objective != "lowest_cost"
+        else _("no price is known, so plans are ranked by their GPUs"),
     )
 
 
@@ -83,11 +95,13 @@ def _which(plan: Plan, candidate: Candidate) -> str:
     return _(" · candidate {rank}, chosen by you").format(rank=candidate.rank)
 
 
-def figures(candidate: Candidate) -> list[Figure]:
-    """The five figures of a candidate, in the order they are read."""
+def figures(candidate: Candidate, load_rps: float | None = None) -> list[Figure]:
+    """The five figures of a candidate, in the order they are read; ``load_rps`` is the rate offered, where there is
+    one.
+    """
     return [
         _cost(candidate),
-        _throughput(candidate),
+        _throughput(candidate, load_rps),
         _latency(candidate, "ttft_ms", ("ttft_ms",)),
         _latency(candidate, "tpot_ms", ("tbt_ms", "tpot_ms")),
         _memory(candidate),
@@ -114,14 +128,14 @@ def _cost(c: Candidate) -> Figure:
     )
 
 
-def _throughput(c: Candidate) -> Figure:
+def _throughput(c: Candidate, load_rps: float | None) -> Figure:
     key = "output_tokens_per_s_per_gpu"
     inside = span(interval_of(c, key))
     return Figure(
         _("Output tokens/s per GPU"),
         sig(c.output_tokens_per_s_per_gpu),
         inside,
-        _("goodput {n} req/s").format(n=sig(c.goodput_rps, 4)),
+        _("goodput {n} req/s").format(n=within(c.goodput_rps, load_rps)),
         _(
             "Output tokens of the whole deployment over its GPUs. Goodput counts only the requests "
             "that meet every limit."
@@ -208,16 +222,17 @@ def _marks(c: Candidate, *subjects: str) -> tuple[str, ...]:
 def _metric(figure: Figure) -> None:
     icon = {True: ":green[:material/check_circle:]", False: ":red[:material/error:]", None: ""}[figure.met]
     meaning = {True: _("Within the limit."), False: _("Over the limit."), None: ""}[figure.met]
+    marks = figure.marks if figure.value != NONE else ()
     lines = [
         figure.help,
         meaning,
-        *(_("≈ marks an extrapolated number: {why}").format(why=plain(sentence(m))) for m in figure.marks),
+        *(_("≈ marks an extrapolated number: {why}").format(why=plain(sentence(m))) for m in marks),
     ]
     with st.container(border=True, gap=None, height="stretch"):
         st.caption(f"{icon} {figure.label}" if icon else figure.label, help=" ".join(t for t in lines if t))
         st.metric(
             figure.label,
-            f"≈ {figure.value}" if figure.marks else figure.value,
+            f"≈ {figure.value}" if marks else figure.value,
             delta=None if figure.chip is None else plain(figure.chip),
             delta_color=_colour(figure),
             delta_arrow="off",

@@ -18,3 +18,24 @@ def number(
     )
     st.session_state[store] = value
     return float(value)
+
+
+def optional(
+    name: str, label: str, start: float | None, *, step: float, high: float = 1e9, help: str, placeholder: str
+) -> float | None:
+    """The same where there may be no number: None is an empty field, never a 0 that nobody has said."""
+    store = f"{PREFIX}{name}"
+    first: float | None = st.session_state.get(store, start)
+    value = st.number_input(
+        label,
+        min_value=0.0,
+        max_value=high,
+        value=first,
+        step=step,
+        format="%.6g",
+        help=help,
+        placeholder=placeholder,
+        key=f"input.{name}",
+    )
+    st.session_state[store] = value
+    return value

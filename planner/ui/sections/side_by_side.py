@@ -11,8 +11,9 @@ from planner.ui import comparison, gallery, state, upload
 from planner.ui.answers import answer
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, percent, sig
+from planner.ui.paid import paid_gpus
 from planner.ui.sections import errors
-from planner.ui.sections.headline import question
+from planner.ui.sections.headline import priced, question
 from planner.ui.sections.tables import table
 from planner.ui.sidebar.files import shown_name
 from planner.ui.text import plain
@@ -59,13 +60,12 @@ def show(now: Plan) -> None:
         with column, st.container(border=True, height="stretch"):
             best = _chosen(plan, key)
             st.markdown(f"**{plain(choices[key])}**")
-            st.markdown(plain(deployment(best)) if best is not None else _("Nothing serves this as asked"))
-            st.caption(question(plan.scenario))
+            st.markdown(_answer(plan, best))
+            st.caption(question(plan.scenario, priced=priced(plan)))
     a, b = _chosen(left, left_key), _chosen(right, right_key)
-    _identity((left, a), (right, b))
+    _identity((left, a), (right, b), asked=_question(left, right))
     if a is None or b is None:
         st.info(_("Only one of them can be served: there are no numbers to compare."), icon=":material/block:")
-        _question(left, right)
         return
     rows = comparison.numbers(a, b)
     table(
@@ -77,7 +77,12 @@ def show(now: Plan) -> None:
         }
     )
     st.caption(_("In brackets: where measured runs fall 80 % of the time."))
-    _question(left, right)
+
+
+def _answer(plan: Plan, chosen: comparison.Candidate | None) -> str:
+    if chosen is None:
+        return _("Nothing serves this as asked")
+    return plain(deployment(chosen, paid_gpus(plan.scenario, chosen, state.catalog())))
 
 
 def _pick(choices: dict[str, str]) -> tuple[str, str]:
@@ -125,34 +130,37 @@ def _chosen(plan: Plan, key: str) -> comparison.Candidate | None:
     return state.chosen(plan) if key == _NOW else plan.best
 
 
-def _identity(left: Side, right: Side) -> None:
-    """What the two are results of, then the versions that they were made with."""
+def _identity(left: Side, right: Side, asked: int) -> None:
+    """What the two are results of, then the versions that they were made with; ``asked`` is how many points of the
+    scenarios differ, any of which may be the cause.
+    """
     rows = comparison.identities(comparison.identity(*left), comparison.identity(*right))
     st.markdown(f"**{_('What they are results of')}**")
-    if rows:
-        st.caption(
-            _("They differ in {n} points; a difference in the numbers may come from any of them.").format(n=len(rows))
-            if len(rows) > 1
-            else _("They differ in one point only: a difference in the numbers comes from it.")
-        )
-        _table(rows)
+    if not rows:
+        same = _("The same model, precision, engine, GPU and topology: the numbers compare directly.")
+        st.success(same, icon=":material/check:")
     else:
-        st.success(
-            _("The same model, precision, engine, GPU and topology: the numbers compare directly."),
-            icon=":material/check:",
-        )
+        if asked:
+            told = _("A difference in the numbers may come from any of these, and from where the scenarios differ.")
+        elif len(rows) > 1:
+            told = _("They differ in {n} points; a difference in the numbers may come from any of them.")
+        else:
+            told = _("They differ in one point only: a difference in the numbers comes from it.")
+        st.caption(told.format(n=len(rows)))
+        _table(rows)
     made = comparison.versions(left[0], right[0])
     if made:
         st.markdown(f"**{_('Versions')}**")
         _table(made)
 
 
-def _question(left: Plan, right: Plan) -> None:
-    """Where the questions differ."""
+def _question(left: Plan, right: Plan) -> int:
+    """Where the questions differ, and in how many points."""
     rows = comparison.scenarios(left, right)
     if rows:
         with st.expander(_("Where the scenarios differ ({n})").format(n=len(rows)), expanded=len(rows) <= FEW):
             _table(rows)
+    return len(rows)
 
 
 def _table(rows: list[comparison.Difference]) -> None:

@@ -54,12 +54,15 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
             plan.to_yaml,
             f"{_stem(plan)}.plan.yaml",
             "application/yaml",
-            _("Everything on this page and the scenario; loads back here and on the command line."),
+            _(
+                "Every candidate and the scenario; loads back here and on the command line, with the best one in front "
+                "whichever was chosen here. A link keeps the choice."
+            ),
         )
         if candidate is not None and _workbooks():
             _button(
                 _("Workbook (Excel)"),
-                partial(workbook, plan, state.catalog()),
+                partial(workbook, plan, state.catalog(), rank),
                 f"{_stem(plan)}.xlsx",
                 _XLSX,
                 _("Candidates, frontier and scenario, with costs as live formulas: change prices and see totals."),
@@ -75,6 +78,13 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
                 mime,
                 _("Question, choice, frontier, reasons, formulas and evidence in one file, to read without this app."),
             )
+    if candidate is not None and candidate != plan.best:
+        st.caption(
+            _(
+                "Workbook, reports and scripts are of candidate {rank}, which you chose. The plan file holds every "
+                "candidate and opens with the best; a link keeps the choice."
+            ).format(rank=rank)
+        )
     if not _workbooks():
         st.caption(plain(_("Workbooks need XlsxWriter, which the [sheet] extra of the package installs.")))
     if strange:
@@ -140,13 +150,13 @@ def _text(plan: Plan, name: str, rank: int) -> Callable[[], str]:
     return lambda: export_text(plan, name, rank, catalog=known)
 
 
-def workbook(plan: Plan, known: Catalog) -> bytes:
-    """The plan as an Excel workbook, prices of ``known``; raises PlannerError."""
+def workbook(plan: Plan, known: Catalog, rank: int = 1) -> bytes:
+    """The plan as an Excel workbook opening on candidate ``rank``, prices of ``known``; raises PlannerError."""
     from planner.export.workbook.plan_book import write_plan_book
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.xlsx"
-        write_plan_book(plan, path, known)
+        write_plan_book(plan, path, known, rank)
         return path.read_bytes()
 
 

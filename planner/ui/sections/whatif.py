@@ -13,7 +13,7 @@ from planner.ui.answers import quiet_answer
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.sweep import metrics, sweep
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, percent
+from planner.ui.numbers import NONE, percent, shown
 from planner.ui.sections import errors
 from planner.ui.sweep import MAX_POINTS, Point, Variable, points, popular, variables
 from planner.ui.text import plain, sentence
@@ -43,12 +43,13 @@ def show(scenario: Scenario) -> None:
         return
     found = _run(scenario, variable, values)
     st.markdown(answer(variable, found))
-    st.plotly_chart(
-        sweep(variable, found, metric),
-        config=CONFIG,
-        key=f"sweep.{variable.id}",
-        alt=_("{metric} by {variable}").format(metric=metric.title, variable=variable.axis),
-    )
+    if any(p.best is not None and metric.of(p.best) is not None for p in found):
+        st.plotly_chart(
+            sweep(variable, found, metric),
+            config=CONFIG,
+            key=f"sweep.{variable.id}",
+            alt=_("{metric} by {variable}").format(metric=metric.title, variable=variable.axis),
+        )
     _table(variable, found)
 
 
@@ -158,14 +159,19 @@ def frame(variable: Variable, found: list[Point]) -> pd.DataFrame:
             {
                 "value": p.value if variable.numeric else variable.show(p.value),
                 "deployment": deployment(p.best) if p.best is not None else _why_not(p),
-                "usd": p.best.usd_per_mtok.output if p.best is not None else None,
+                "usd": _shown(p.best.usd_per_mtok.output) if p.best is not None else None,
                 "gpus": p.best.gpus if p.best is not None else None,
-                "ttft": p.best.ttft_ms.mean if p.best is not None else None,
-                "tpot": p.best.tpot_ms.mean if p.best is not None else None,
+                "ttft": _shown(p.best.ttft_ms.mean) if p.best is not None else None,
+                "tpot": _shown(p.best.tpot_ms.mean) if p.best is not None else None,
             }
             for p in found
         ]
     )
+
+
+def _shown(value: float | None) -> float | None:
+    """Rounded as everywhere on the page: the browser only writes it."""
+    return None if value is None else shown(value)
 
 
 def _why_not(point: Point) -> str:
@@ -178,7 +184,7 @@ def _why_not(point: Point) -> str:
 
 def _table(variable: Variable, found: list[Point]) -> None:
     def number(title: str, width: int, help: str | None = None) -> Any:
-        return st.column_config.NumberColumn(title, format="%.3g", width=width, help=help)
+        return st.column_config.NumberColumn(title, format="%.6g", width=width, help=help)
 
     key = f"sweep.rows.{variable.id}"
     picked = st.dataframe(
