@@ -11,7 +11,7 @@ from planner.errors import InfeasibleError
 from planner.layout.layouts import Layouts
 from planner.replay.cluster import Progress
 from planner.replay.generate import workload_trace
-from planner.replay.results import Replayed
+from planner.replay.results import Replayed, spread
 from planner.replay.settings import Failure
 from planner.replay.trace import Trace
 from planner.scenario.identity import Identity, identity_of
@@ -76,10 +76,21 @@ class ReplayAnswer:
             **found,
             **scaled,
             "occupancy": self.replayed.occupancy(),
+            "priorities": self.priorities(),
             "predicted": predicted(self.candidate),
             "failures": [asdict(f) for f in self.failures],
             "notes": list(self.notes()),
         }
+
+    def priorities(self) -> list[dict[str, Any]]:
+        """TTFT of each priority class as replayed and as predicted, most urgent first; those of one rank together."""
+        said = {c.name: c.ttft_ms.model_dump() for c in self.candidate.priorities}
+        r, found = self.replayed, []
+        for c in sorted(self.scenario.workload.priority_classes, key=lambda c: c.priority):
+            of = r.counted & ~r.rejected & (self.trace.priority == c.priority)
+            times = {"ttft_ms": spread(r.ttft_s[of]), "predicted_ttft_ms": said.get(c.name)}
+            found.append({"name": c.name, "priority": c.priority, "requests": int(of.sum()), **times})
+        return found
 
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before comparing the replay with the closed forms."""
