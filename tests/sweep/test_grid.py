@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import planner
 from planner.errors import InputError
 from planner.sweeps.grid import expand, load_grid, short_keys
 
@@ -76,3 +77,19 @@ def test_a_base_elsewhere_is_refused_with_what_is_allowed(where: str, tmp_path: 
     )
     with pytest.raises(InputError, match=r"base: .*in the folder of grid\.yaml or below it, by its path from there"):
         load_grid(folder / "grid.yaml")
+
+
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "examples" / "sweeps").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
+def test_shipped_grids_are_answered(path: Path) -> None:
+    rows = planner.sweep(load_grid(path))
+    assert {r["status"] for r in rows} == {"ok"}
+
+
+def test_the_guide_shows_a_shipped_grid() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "spreadsheets.md").read_text(encoding="utf-8")
+    text = SHIPPED[0].read_text(encoding="utf-8")
+    assert f"examples/sweeps/{SHIPPED[0].name}" in guide
+    assert text[text.index("\ngrid:") :].strip() in guide
