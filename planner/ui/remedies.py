@@ -25,7 +25,9 @@ _LARGEST_WORKER, MOST_NODES = 4096, 100_000
 SLO = "slo_"
 """How reasons start that are limits on latencies."""
 ATTEMPTS, MARGIN = 4, 0.01
-"""Plans asked for until a moved limit holds, and how far it goes beyond the value reached: doubled at every attempt."""
+"""Plans asked for until a change serves the scenario, and how far a limit moved goes beyond the value reached: doubled
+at every attempt.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,21 @@ def limited(refused: Rejection | NearestMiss) -> str | None:
     return f"{refused.reason.removeprefix(SLO)}_ms" if refused.reason.startswith(SLO) else None
 
 
-def proven(scenario: Scenario, refused: NearestMiss | Rejection, ask: Callable[[Scenario], Plan]) -> Remedy | None:
-    """The change that lets a deployment over a latency limit through, with a plan to show for it.
+def of_limits(remedy: Remedy) -> bool:
+    """Whether a remedy only allows more (a looser limit, more nodes or GPUs): what served before serves still. One that
+    changes what is computed (a number format) may as well make things worse.
+    """
+    return not any(field.startswith("precision.") for field, _value in remedy.values)
+
+
+def proven(
+    scenario: Scenario,
+    refused: NearestMiss | Rejection,
+    ask: Callable[[Scenario], Plan],
+    start: Remedy | None = None,
+) -> Remedy | None:
+    """The change that lets a refused deployment through, ``start`` or else a limit moved first, with a plan to show for
+    it.
 
     The value that a refused deployment reaches is known before it is refined, and refining may move it: so the changed
     scenario is planned, the limit moved on (or another remedy added) until ``ask`` has a plan. None where
@@ -65,7 +80,9 @@ def proven(scenario: Scenario, refused: NearestMiss | Rejection, ask: Callable[[
         if now is None:
             return None
         beyond = 1.0 + MARGIN * 2.0**attempt
-        if metric is None:
+        if attempt == 0 and start is not None:
+            found = [start]
+        elif metric is None:
             found = remedies(_with(scenario, parts), now)[:1]
         else:
             found = _limit(scenario, metric, None if now.needed is None else beyond * now.needed)

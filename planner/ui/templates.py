@@ -313,8 +313,8 @@ ERRORS = (
     N_("the limit at {name}, {a} ms, must be at most the one at {other}, {b} ms"),
     N_("priority_classes: two classes are called {text}; each needs a name of its own"),
     N_(
-        "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving asks "
-        "for separate pools only: a plan looks at those"
+        "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving "
+        "asks for separate pools only: a plan looks at those"
     ),
     N_("allowed: {names} (did you mean {other}?)"),
     N_("allowed: {names}"),

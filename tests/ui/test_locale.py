@@ -5,14 +5,16 @@ from collections.abc import Mapping
 
 import pytest
 
+from planner.errors import InputError
 from planner.hardware.curves import fallback_rules
 from planner.layout.legality import RULES
 from planner.search.certainty import DISTANCE_WORDS
 from planner.search.explain import TERM_WORDS
 from planner.search.explain import WORDS as RESOURCE_WORDS
 from planner.search.rejections import REASONS
-from planner.ui import gallery, i18n, phrases, templates
+from planner.ui import gallery, i18n, phrases, templates, upload
 from planner.ui.i18n import LOCALES
+from planner.ui.sections import errors
 from planner.ui.text import sentence
 
 pytest.importorskip("babel", reason="Babel is not installed")
@@ -102,6 +104,25 @@ def test_numbers_and_names_stay(chinese):
     text = "TP8 on dgx-h200 at 12 requests per worker: needs 2 nodes for the load, 1 are allowed"
     assert sentence(text) == "dgx-h200 上的 TP8，每实例 12 个请求：承载该负载需要 2 个节点，允许 1 个。"
     assert sentence("memory bandwidth in routed experts (66% of the decode step)") == (
-        "路由专家的显存带宽（占解码步的 66%）。"
+        "路由专家的显存带宽（占解码步的 66 %）。"
     )
     assert sentence("something nobody foresaw") == "Something nobody foresaw."
+
+
+@pytest.mark.parametrize(("word", "name"), [("dispatch", "分发（dispatch"), ("combine", "汇总（combine")])
+def test_what_experts_exchange_has_one_name(word, name):
+    texts = [str(m.string) for m in locale.read("zh_CN") if m.id and word in str(m.string)]
+    assert texts
+    for text in texts:
+        assert text.count(word) == text.count(name), text
+
+
+def test_errors_of_a_file_are_chinese_to_the_last_bracket(chinese, scenario):
+    bad = scenario.to_dict() | {"objective": "lowest_cosst", "slo": {"ttft": 3}, "workload": {"a": 1}}
+    one = {**scenario.to_dict(), "objective": "lowest_cosst"}
+    for data, says in ((bad, "另有"), (one, "是不是")):
+        with pytest.raises(InputError) as error:
+            upload.scenario_from_mapping(data, "plan.yaml")
+        text = errors.message(error.value)
+        assert says in text
+        assert not re.search(r"did you mean|more error|allowed|: |\\:", text), text

@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 import planner
 from planner.search.plan_schema import Rejection
 from planner.ui import state
+from planner.ui.remedies import remedies
 from tests.ui.conftest import APP, SECONDS
 from tests.ui.sample_plan import sample_plan
 
@@ -49,3 +50,61 @@ def test_the_button_leads_to_a_plan(refined):
     assert app.metric
     assert len(refined) == planned
     assert refined[-1] == 42.2
+
+
+@pytest.fixture
+def too_few(monkeypatch):
+    """Plans that need fp8 or two nodes, as the miss says; what is asked for is enough only with ``enough`` nodes."""
+    enough = {"nodes": 3}
+
+    def plan(scenario, catalog=None):
+        nodes = scenario.hardware.candidates[0].max_nodes or 0
+        found = sample_plan(scenario)
+        if nodes >= enough["nodes"]:
+            return found
+        nothing = sample_plan(type(scenario).from_dict(scenario.to_dict() | {"slo": {"tpot_ms": {"mean": 10.0}}}))
+        values = {"reason": "nodes", "needed": 2.0, "available": 1.0, "unit": "nodes"}
+        miss = nothing.nearest_misses[0].model_copy(update=values | {"node": scenario.hardware.candidates[0].node})
+        kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
+        return nothing.model_copy(update={"scenario": scenario, "nearest_misses": (miss,), "rejected": (kv,)})
+
+    monkeypatch.setitem(vars(planner), "plan", plan)
+    st.cache_resource.clear()
+    yield enough
+    st.cache_resource.clear()
+
+
+def _one_node():
+    app = AppTest.from_file(str(APP), default_timeout=SECONDS).run()
+    return app.number_input(key=f"{state.PREFIX}max_nodes.hgx-h800").set_value(1).run()
+
+
+def test_what_is_not_enough_is_said_and_not_offered(too_few):
+    app = _one_node()
+    assert not app.exception
+    assert not [b for b in app.main.button if b.label.startswith("Try")]
+    said = [c.value for c in app.main.caption if "is not enough; no plan was found with it" in c.value]
+    assert len(said) == 2
+    assert "up to 2 nodes of HGX H800" in said[0].replace("\\", "")
+    assert "KV cache in fp8" in said[1]
+
+
+def test_what_is_enough_is_offered(too_few):
+    too_few["nodes"] = 2
+    app = _one_node()
+    first = next(b for b in app.main.button if b.label.startswith("Try"))
+    assert first.label == "Try: up to 2 nodes of HGX H800"
+    first.click().run()
+    assert app.metric
+
+
+def test_beside_a_plan_no_other_number_format_is_offered(app, monkeypatch, scenario):
+    kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
+    assert remedies(scenario, kv)
+    monkeypatch.setitem(
+        vars(planner), "plan", lambda s, catalog=None: sample_plan(s).model_copy(update={"rejected": (kv,)})
+    )
+    st.cache_resource.clear()
+    app.run()
+    assert app.metric
+    assert not [b for b in app.main.button if b.label.startswith("Try")]

@@ -33,6 +33,19 @@ def test_labels_escape_html():
     assert wrapped("one two three", 7) == "one two<br>three"
 
 
+def test_percentages_are_written_one_way_in_both_languages():
+    text = "10.0% of prompt tokens are served from the prefix cache and not computed."
+    assert sentence(text).startswith("10.0 % of prompt tokens")
+    assert sentence("35%, not %d or a%20b") == "35 %, not %d or a%20b."
+    i18n.use("zh")
+    try:
+        there = sentence(text)
+    finally:
+        i18n.use(i18n.DEFAULT)
+    assert "10.0 %" in there
+    assert "prompt tokens" not in there
+
+
 def test_sentences_start_and_end():
     assert sentence("needs 95 of 71 GiB") == "Needs 95 of 71 GiB."
     assert sentence("hgx-h800 costs 2 USD") == "hgx-h800 costs 2 USD."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -14,7 +16,7 @@ from planner.ui.figures.common import CONFIG
 from planner.ui.figures.misses import misses_bar
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, quantity, sig
-from planner.ui.remedies import Remedy, limited, proven, remedies
+from planner.ui.remedies import Remedy, limited, of_limits, proven, remedies
 from planner.ui.text import listed, lowered, pair, plain, sentence
 from planner.ui.words import node_label, operators, reason_name, servings, subject_name, term_name
 
@@ -23,43 +25,69 @@ SHOWN = 4
 """Reasons and marks shown at once; the rest is one click away."""
 
 
+MOST_PROVEN = 4
+"""Offers that are planned for one page; each takes a few plans."""
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """An offer to prove: its place on the page, what is refused, the change (None: its limit moved)."""
+
+    place: DeltaGenerator
+    refused: NearestMiss | Rejection
+    start: Remedy | None
+    key: str
+
+
 class Offers:
     """The buttons that apply a change: each change is offered once, and only when pressed does the scenario change.
 
-    Where nothing serves the scenario, moving a limit is offered only of what comes nearest, and only with a plan to
-    show for it: its place is kept, and :meth:`prove` fills it once the rest of the page stands.
+    Where a plan stands, what is offered only allows more, so that a plan stands with it too. Where nothing serves the
+    scenario, a change is offered only with a plan to show for it, moving a limit only of what comes nearest: places are
+    kept, and :meth:`prove` fills them once the rest of the page stands.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._said: set[str] = set()
-        self._pending: list[tuple[DeltaGenerator, NearestMiss, str]] = []
+        self._pending: list[_Pending] = []
 
     def show(self, refused: Rejection | NearestMiss, key: str) -> None:
         """Buttons for what would let ``refused`` through."""
         metric = limited(refused)
-        if metric is not None and self.plan.best is None:
-            new = metric not in self._said and bool(remedies(self.plan.scenario, refused))
-            if new and isinstance(refused, NearestMiss):
-                self._said.add(metric)
-                self._pending.append((st.container(), refused, key))
-            return
-        offered = [r for r in remedies(self.plan.scenario, refused) if r.label not in self._said]
-        self._said.update(r.label for r in offered)
-        for i, remedy in enumerate(offered):
-            _button(remedy, f"remedy.{key}.{i}")
+        found = remedies(self.plan.scenario, refused)
+        if self.plan.best is not None:
+            offered = [r for r in found if of_limits(r) and r.label not in self._said]
+            self._said.update(r.label for r in offered)
+            for i, remedy in enumerate(offered):
+                _button(remedy, f"remedy.{key}.{i}")
+        elif metric is None:
+            for i, remedy in enumerate(found):
+                self._put_off(remedy.label, refused, remedy, f"{key}.{i}")
+        elif found and isinstance(refused, NearestMiss):
+            self._put_off(metric, refused, None, key)
+
+    def _put_off(self, name: str, refused: Rejection | NearestMiss, start: Remedy | None, key: str) -> None:
+        if name not in self._said and len(self._pending) < MOST_PROVEN:
+            self._said.add(name)
+            self._pending.append(_Pending(st.container(), refused, start, key))
 
     def prove(self) -> None:
         """Plans what was put off; the plan of the button that is then pressed is there already."""
         catalog = state.catalog()
-        for place, refused, key in self._pending:
-            with place:
-                with st.spinner(_("Looking for a limit that can be held …"), show_time=True):
-                    remedy = proven(self.plan.scenario, refused, lambda s: quiet_answer(s, catalog))
-                if remedy is None:
+        shown: set[tuple[tuple[str, Any], ...]] = set()
+        for one in self._pending:
+            with one.place:
+                with st.spinner(_("Looking for a change that leads to a plan …"), show_time=True):
+                    remedy = proven(self.plan.scenario, one.refused, lambda s: quiet_answer(s, catalog), one.start)
+                if remedy is None and one.start is None:
                     st.caption(_("No plan was found by moving this limit."))
-                else:
-                    _button(remedy, f"remedy.{key}")
+                elif remedy is None and one.start is not None:
+                    told = _("{change}: may help, but is not enough; no plan was found with it.")
+                    st.caption(told.format(change=plain(one.start.label)))
+                elif remedy is not None and remedy.values not in shown:
+                    shown.add(remedy.values)
+                    _button(remedy, f"remedy.{one.key}")
 
 
 def _button(remedy: Remedy, key: str) -> None:
