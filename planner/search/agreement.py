@@ -104,10 +104,23 @@ MANY = (
 """Replicas, load, utilisation and gap CV of the cases with several workers."""
 
 
+QWEN_DP2 = (("tp", 4), ("attention_dp", 2), ("moe_tp", 8))
+DEEPSEEK_DP4 = (("tp", 4), ("attention_dp", 4), ("ep", 16))
+RANKS = (
+    ("qwen3-235b-a22b", "dgx-h100", "vllm", "fixed", QWEN_DP2, 4.0, 1.0),
+    ("qwen3-235b-a22b", "dgx-h100", "vllm", "chat", QWEN_DP2, 4.0, 2.0),
+    ("qwen3-235b-a22b", "dgx-h100", "vllm", "fixed", QWEN_DP2, 4.0, 4.0),
+    ("deepseek-v3", "dgx-h200", "sglang", "fixed", DEEPSEEK_DP4, 8.0, 1.0),
+    ("deepseek-v3", "dgx-h200", "sglang", "fixed", DEEPSEEK_DP4, 8.0, 2.0),
+    ("deepseek-v3", "dgx-h200", "sglang", "chat", DEEPSEEK_DP4, 8.0, 4.0),
+)
+"""Model, node, engine, load, layout, rate and gap CV of the cases with attention-DP ranks side by side."""
+
+
 def cases() -> tuple[Case, ...]:
     """The grid: two models, three GPUs, three engines, the three fixed traces and synthetic loads, utilisation 0.3 to
-    0.9, gap CV 1 to 4, aggregated (one worker, and 2 to 8) and disaggregated; for pools also DeepSeek-V3 and unequal
-    GPUs."""
+    0.9, gap CV 1 to 4, aggregated (one worker, and 2 to 8) and disaggregated; two more models on attention-DP ranks;
+    for pools also DeepSeek-V3 and unequal GPUs."""
     found = []
     for model, layout in (LLAMA, GPT_OSS):
         for node, engine in (("dgx-h100", "vllm"), ("dgx-h200", "sglang"), ("mi300x-8", "vllm")):
@@ -123,6 +136,8 @@ def cases() -> tuple[Case, ...]:
         for node, engine in (("dgx-h100", "vllm"), ("dgx-h200", "sglang")):
             for n, load, utilisation, cv in MANY:
                 found.append(Case(model, node, engine, load, utilisation, cv, layout, replicas=n))
+    for model, node, engine, load, layout, rate, cv in RANKS:
+        found.append(Case(model, node, engine, load, 0.0, cv, layout, 128, rate_rps=rate))
     for load, rate in (("chat", 8.0), ("chat", 20.0), ("steady", 12.0), ("fixed", 30.0)):
         for cv in (1.0, 2.0):
             found.append(Case("llama-3.3-70b", "dgx-h200", "vllm", load, 0.0, cv, serving="disagg", rate_rps=rate))

@@ -149,7 +149,8 @@ class Flow:
     backlog: Wait
     """Prompt work found by an arrival, in seconds of full steps: GI/G/1."""
     dispersion: Array
-    """Variance over mean of the requests that come during one's stay and are still there, each worker by itself."""
+    """Variance over mean of the requests that come during one's stay and are still there, each worker by itself; each
+    prolongs the stay and brings on others."""
     first_gaps: Array
     """Gaps of a request that ``after_own_s`` falls into, on average."""
     slots: Array
@@ -278,7 +279,7 @@ def flow(load: WorkerLoad) -> Flow:
         "steps_per_prompt": steps,
         "full_step_s": full,
         "utilisation": used,
-        "dispersion": 1.0 + (present - 1.0) * load.outputs.overlap,
+        "dispersion": (1.0 + (present - 1.0) * load.outputs.overlap) / np.square(1.0 - theta),
         "first_gaps": first,
         "slots": load.slots,
         "relaxation_tokens": relaxed,
