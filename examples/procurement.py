@@ -14,7 +14,7 @@ from typing import Any
 from planner import sheet
 from planner.export.workbook.comparison import write_comparison
 
-LOADS = {"light": 2, "heavy": 20}
+LOADS = (2, 20)
 """Requests per second."""
 CHOICES = (
     ("llama-3.3-70b", "dgx-h100", "vllm", "fp8"),
@@ -30,7 +30,6 @@ def options() -> list[dict[str, Any]]:
     """Twelve scenarios: six pairs of model and hardware under two loads, 1,500 tokens in and 500 out."""
     return [
         {
-            "name": f"{model} on {node}, {load}",
             "model": model,
             "node": node,
             "engine": engine,
@@ -40,8 +39,9 @@ def options() -> list[dict[str, Any]]:
             "rate_rps": rate,
             "ttft_limit_ms": 2000,
             "tpot_limit_ms": 50,
+            "usd_per_gpu_hour": None,  # the catalogue's; a place for the buyer's own
         }
-        for load, rate in LOADS.items()
+        for rate in LOADS
         for model, node, engine, precision in CHOICES
     ]
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from planner.search.headline import headline, sig3
+from planner.scenario.identity import Identity
+from planner.search.headline import deployment, headline, sig3
 from planner.search.plan_schema import Candidate, ParetoPoint, Plan
 
 
 def headline_of(plan: Plan, candidate: Candidate) -> str:
     """:func:`planner.search.headline.headline` of the plan, were ``candidate`` its first."""
     return headline(plan.model_copy(update={"candidates": (candidate,)}))
+
+
+def identity_of(plan: Plan, candidate: Candidate) -> Identity:
+    """The plan's identity, with the hardware of ``candidate`` in the place of the first's."""
+    return plan.identity.model_copy(update={"gpu": candidate.accelerator, "topology": deployment(candidate)})
 
 
 def best_text(plan: Plan, candidate: Candidate) -> str:

@@ -77,9 +77,12 @@ def shown(path: Path) -> dict[str, Any]:
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice (soffice) is not installed")
 def test_the_comparison_follows_a_run_of_the_table(tmp_path: Path) -> None:
     """A changed answer, an option less and one more, and a price typed in, all as LibreOffice computes them."""
-    made, ran, typed = (tmp_path / f"{name}.xlsx" for name in ("made", "ran", "typed"))
+    made, ran, typed, labels = (tmp_path / f"{name}.xlsx" for name in ("made", "ran", "typed", "labels"))
+    bare = {"model": "qwen3-32b", "node": "dgx-h200"}
     split = row("split", 2.0) | {"prefill_layout": "TP4", "prefill_workers": 3, "replicas": 2, "layout": "TP8"}
+    unnamed = [row("", None) | bare | load for load in ({"rate_rps": 2.5}, {"concurrency": 64}, {})]
     write_comparison([row("dear", 3.0), row("cheap", 2.0), row("free", None), split], made)
+    write_comparison(unnamed, labels)
     book = openpyxl.load_workbook(made)
     table = book["Scenarios"]
     columns = {c.value: c.column for c in table[1]}
@@ -106,7 +109,11 @@ def test_the_comparison_follows_a_run_of_the_table(tmp_path: Path) -> None:
     book = openpyxl.load_workbook(ran)
     book["Comparison"].cell(FIRST + 1, PRICE + 1, 0.01)
     book.save(typed)
-    first, follows, priced = recalculated(tmp_path, made, ran, typed)
+    bare_labels = tmp_path / "bare.xlsx"
+    openpyxl.load_workbook(labels).save(bare_labels)
+    first, follows, priced, named = recalculated(tmp_path, made, ran, typed, bare_labels)
+    of = "qwen3-32b on dgx-h200"
+    assert list(named) == list(shown(labels)) == [f"{of}, 2.5 requests/s", f"{of}, 64 in flight", of]
     cost = "USD per million output tokens"
     for name, one in shown(made).items():
         for column, value in one.items():

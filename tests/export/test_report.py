@@ -16,7 +16,7 @@ from planner.export.report import svg
 from planner.export.report.blocks import Paragraph, Report, Section
 from planner.export.report.html import as_html
 from planner.export.report.markdown import as_markdown
-from planner.search.headline import headline
+from planner.search.headline import deployment, headline
 from planner.search.plan_schema import Plan
 
 HOSTILE = '<script>alert(1)</script> & "quotes" | `code` *star* [link](http://example.com)'
@@ -119,6 +119,9 @@ def test_another_candidate(plan: Plan) -> None:
         assert 0 < places[0] < places[1], "its own sentence, then the best's"
         assert f"Candidate 2 of {len(plan.candidates)}" in export_text(plan, name, 2)
         assert "Candidate 1 of" not in export_text(plan, name)
+    identity = export_text(plan, "report-md", 2).split("## Identity")[1].split("## Scenario")[0]
+    assert f"| topology | {deployment(plan.candidates[1])} |" in identity
+    assert deployment(plan.candidates[0]) not in identity
     with pytest.raises(InputError, match="rank from 1"):
         export_text(plan, "report-md", 999)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from planner.export.answers import best_text, counted, headline_of, layout_text, point_layout
+from planner.export.answers import best_text, counted, headline_of, identity_of, layout_text, point_layout
 from planner.export.report import svg
 from planner.export.report.blocks import Block, Bullets, Code, Paragraph, Picture, Report, Section, Table
 from planner.export.report.formulas import formulas
 from planner.export.report.sizing import admission_blocks, sizing_blocks
 from planner.export.roles import pick
+from planner.scenario.identity import Identity
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import headline, sig3, with_interval
 from planner.search.plan_schema import Candidate, Interval, Phase, Plan
@@ -47,7 +48,7 @@ def report(plan: Plan, rank: int = 1) -> Report:
     sections += [
         Section("Why not the others", tuple(_reasons(plan))),
         Section("Assumptions", (Bullets(plan.assumptions),) if plan.assumptions else (Paragraph("None."),)),
-        Section("Identity", (_identity(plan),)),
+        Section("Identity", (_identity(plan.identity if chosen is None else identity_of(plan, chosen)),)),
         Section("Scenario", (Code(dump_yaml(plan.scenario.to_dict())),)),
         Section("Versions", (Paragraph(_versions(plan)),)),
     ]
@@ -63,8 +64,6 @@ def _answer(plan: Plan, chosen: Candidate | None) -> Iterator[Block]:
     if chosen is None:
         return
     yield Paragraph(f"Bound by: {chosen.binding}.")
-    whole, cached = chosen.usd_per_mtok.input, plan.scenario.workload.prefix_hit_rate
-    computed = None if whole is None else whole / (1.0 - cached)
     rows = [
         ("GPUs", f"{chosen.gpus:,}"),
         ("nodes, spares included", "–" if chosen.nodes is None else f"{chosen.nodes:,}"),
@@ -73,7 +72,7 @@ def _answer(plan: Plan, chosen: Candidate | None) -> Iterator[Block]:
         ("output tokens/s per user", counted(chosen.output_tokens_per_s_per_user)),
         ("USD per hour", sig3(chosen.usd_per_hour)),
         ("USD per million input tokens, cached ones included", sig3(chosen.usd_per_mtok.input)),
-        ("USD per million uncached input tokens", sig3(computed)),
+        ("USD per million uncached input tokens", sig3(chosen.usd_per_mtok.uncached_input)),
         ("USD per million output tokens, all cost on output", sig3(chosen.usd_per_mtok.output)),
         ("J per output token", sig3(chosen.joules_per_token)),
     ]
@@ -240,8 +239,8 @@ def _reasons(plan: Plan) -> Iterator[Block]:
         yield Bullets(tuple(m.text + (f"; change: {m.fix}" if m.fix else "") for m in plan.nearest_misses))
 
 
-def _identity(plan: Plan) -> Table:
-    flat: dict[str, Any] = plan.identity.flat()
+def _identity(identity: Identity) -> Table:
+    flat: dict[str, Any] = identity.flat()
     return Table(("key", "value"), tuple((k, "–" if v is None else str(v)) for k, v in flat.items()), 2)
 
 

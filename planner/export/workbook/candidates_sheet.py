@@ -168,7 +168,7 @@ def write_candidates(sheet: Sheet, plan: Plan, prices: Mapping[str, NodePrice]) 
         for key, _, style in CANDIDATE_COLUMNS:
             if key in values:
                 sheet.put(row, AT[key], values[key], style)
-        _costs(sheet, row, c, values["cached_share"], last)
+        _costs(sheet, row, c, last)
 
 
 def looked_up(column: int, node: str, last: int) -> str:
@@ -183,7 +183,7 @@ def priced(column: int, node: str, last: int) -> str:
     return f'COUNTIFS({names},{node},{money},">=0")>0'
 
 
-def _costs(sheet: Sheet, row: int, c: Candidate, cached: float, last: int) -> None:
+def _costs(sheet: Sheet, row: int, c: Candidate, last: int) -> None:
     def at(key: str) -> str:
         return cell(row, AT[key])
 
@@ -204,12 +204,11 @@ def _costs(sheet: Sheet, row: int, c: Candidate, cached: float, last: int) -> No
     sheet.formula(row, AT["usd_month"], f'=IF({paid},{at("usd_hour")}*Summary!{cell(5, 1)},"no price")', monthly)
     per = f"{at('usd_hour')}/3600*1000000"
     money, interval = c.usd_per_mtok, c.interval.get("usd_per_mtok")
-    computed = None if money.input is None else money.input / (1.0 - cached)
     fresh = f"({at('input_rate')}*(1-{at('cached_share')}))"
     low, high = (None, None) if interval is None else (interval.low80, interval.high80)
     for key, value, part, tokens in (
         ("usd_input", money.input, f"*{share}", at("input_rate")),
-        ("usd_computed", computed, f"*{share}", fresh),
+        ("usd_computed", money.uncached_input, f"*{share}", fresh),
         ("usd_output", money.output, "", at("output_rate")),
         ("usd_output_low", low, "", at("output_high")),
         ("usd_output_high", high, "", at("output_low")),

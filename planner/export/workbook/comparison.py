@@ -91,7 +91,6 @@ def _option(
     ok = row.get("status") == "ok"
     served = f'{here(STATUS)}="ok"'
     for column, name, style in (
-        (0, "name", "text"),
         (STATUS, "status", "text"),
         (2, "accelerator", "text"),
         (GPUS, "gpus", "whole"),
@@ -101,6 +100,7 @@ def _option(
         (MESSAGE, "message", "wrap"),
     ):
         sheet.formula(at, column, f"={_of(name)}", row.get(name), style)
+    sheet.formula(at, 0, f"={_label_of()}", _label(row), "text")
     pools = (
         f'"prefill "&{_of("prefill_workers")}&" × ("&{_of("prefill_layout")}&"), decode "&{_of("replicas")}'
         f'&" × ("&{_of("layout")}&")"'
@@ -138,6 +138,23 @@ def _of(name: str) -> str:
     """Formula: the cell of the table of scenarios in column ``name``, of the option in this row; else empty text."""
     place = f'INDEX({TABLE},ROW()-{FIRST - 1},MATCH("{name}",{NAMES},0))'
     return f'IFERROR(IF({place}="","",{place}),"")'
+
+
+def _label_of() -> str:
+    """Formula of :func:`_label`."""
+    rate, flight = _of("rate_rps"), _of("concurrency")
+    load = f'IF(ISNUMBER({rate}),", "&{rate}&" requests/s",IF(ISNUMBER({flight}),", "&{flight}&" in flight",""))'
+    made = f'IF({_of("model")}="","",{_of("model")}&" on "&{_of("node")}&{load})'
+    return f'IF({_of("name")}="",{made},{_of("name")})'
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """The option's name; without one what it is of, which follows a changed row."""
+    if row.get("name"):
+        return str(row["name"])
+    loads = (("rate_rps", "requests/s"), ("concurrency", "in flight"))
+    load = next((f", {row[key]:g} {unit}" for key, unit in loads if row.get(key) is not None), "")
+    return f"{row['model']} on {row['node']}{load}" if row.get("model") else ""
 
 
 def _layout(row: Mapping[str, Any]) -> Any:

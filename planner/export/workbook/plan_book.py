@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.catalog import Catalog, catalog
-from planner.export.answers import point_layout
+from planner.export.answers import identity_of, point_layout
 from planner.export.roles import pick
 from planner.export.workbook.book import Book, Sheet, new_book
 from planner.export.workbook.candidates_sheet import node_prices, write_candidates, write_prices
@@ -90,8 +90,8 @@ def _about(sheet: Sheet, plan: Plan, chosen: Candidate) -> None:
     sheet.put(0, 0, "What the numbers are numbers of", "title")
     row = 2
     v = plan.versions
-    known = {**plan.identity.flat(), "planner": v.planner, "catalogue": v.catalogue, "coefficients": v.coefficients}
-    for key, value in known.items():
+    made = {"planner": v.planner, "catalogue": v.catalogue, "coefficients": v.coefficients}
+    for key, value in (identity_of(plan, chosen).flat() | made).items():
         sheet.put(row, 0, key)
         sheet.put(row, 1, value if value is None else str(value), "wrap")
         row += 1

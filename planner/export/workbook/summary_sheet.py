@@ -92,7 +92,6 @@ def _rent(plan: Plan, chosen: Candidate, values: dict[str, Any]) -> list[Row]:
     usd, money, interval = chosen.usd_per_hour, chosen.usd_per_mtok, chosen.interval.get("usd_per_mtok")
     monthly = None if usd is None else usd * HOURS_PER_MONTH
     month = _look("usd_month", n)
-    computed = None if money.input is None else money.input / (1.0 - values["cached_share"])
     nodes = f"{_look('nodes', n)}+{_look('prefill_nodes', n)}"
     output = _look("output_rate", n)
     tokens = values["output_rate"] * HOURS_PER_MONTH * 3600 / 1e6
@@ -125,7 +124,7 @@ def _rent(plan: Plan, chosen: Candidate, values: dict[str, Any]) -> list[Row]:
         (
             "USD per million uncached input tokens",
             f"={_look('usd_computed', n)}",
-            known(computed),
+            known(money.uncached_input),
             "money",
             "the same over those that no cache holds",
         ),
