@@ -136,8 +136,8 @@ def cases() -> tuple[Case, ...]:
         for node, engine in (("dgx-h100", "vllm"), ("dgx-h200", "sglang")):
             for n, load, utilisation, cv in MANY:
                 found.append(Case(model, node, engine, load, utilisation, cv, layout, replicas=n))
-    for model, node, engine, load, layout, rate, cv in RANKS:
-        found.append(Case(model, node, engine, load, 0.0, cv, layout, 128, rate_rps=rate))
+    for model, node, engine, load, ranks, rate, cv in RANKS:
+        found.append(Case(model, node, engine, load, 0.0, cv, ranks, 128, rate_rps=rate))
     for load, rate in (("chat", 8.0), ("chat", 20.0), ("steady", 12.0), ("fixed", 30.0)):
         for cv in (1.0, 2.0):
             found.append(Case("llama-3.3-70b", "dgx-h200", "vllm", load, 0.0, cv, serving="disagg", rate_rps=rate))
