@@ -14,6 +14,8 @@ def headline_of(plan: Plan, candidate: Candidate) -> str:
 
 def identity_of(plan: Plan, candidate: Candidate) -> Identity:
     """The plan's identity, with the hardware of ``candidate`` in the place of the first's."""
+    if candidate is plan.best:
+        return plan.identity
     return plan.identity.model_copy(update={"gpu": candidate.accelerator, "topology": deployment(candidate)})
 
 
