@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from planner.ui import palette
-from planner.ui.figures.common import finish
+from planner.ui.figures.common import finish, tick_format
 from planner.ui.i18n import _
 from planner.ui.numbers import dollars, percent, sig
 from planner.ui.sections.cost_data import ByLoad, Power, Way
@@ -76,8 +76,9 @@ def cost_by_load(found: ByLoad, crossings: dict[str, float]) -> go.Figure:
             text=_("{name} from {share}").format(name=label(name), share=percent(share)),
             font={"color": palette.LIMIT, "size": 12},
         )
+    ticks = tick_format([float(v) for values in found.usd_per_mtok.values() for v in values])
     figure.update_xaxes(title_text=_("% of the planned load, on average"), range=[0, 100])
-    figure.update_yaxes(title_text=_("US dollars per million output tokens"), type="log", tickformat=".3~g", dtick="D2")
+    figure.update_yaxes(title_text=_("US dollars per million output tokens"), type="log", tickformat=ticks, dtick="D2")
     return finish(figure, LINE_PX)
 
 

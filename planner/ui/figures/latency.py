@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from planner.search.plan_schema import Candidate
 from planner.ui import palette
-from planner.ui.figures.common import finish, log_axis
+from planner.ui.figures.common import finish, log_axis, tick_format
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, dollars, duration, percent, sig
 from planner.ui.sections.load_data import Cell, Curve, known
@@ -68,7 +68,7 @@ def distribution(
     figure.update_xaxes(
         title_text=_("{name}, ms").format(name=label(latencies()[metric][0])),
         type="log" if log else "linear",
-        tickformat=".3~s",
+        tickformat=tick_format(everything),
         **({"dtick": "D2"} if log else {"rangemode": "tozero"}),
     )
     figure.update_yaxes(
@@ -180,7 +180,7 @@ def _two_rows(curve: Curve, limits: Sequence[tuple[str, str, float]], names: lis
         figure.update_yaxes(
             title_text=_("{metric}, ms").format(metric=latencies()[metric][1]),
             type="log" if log else "linear",
-            tickformat=".3~s",
+            tickformat=tick_format(shown),
             **({"dtick": "D2"} if log else {"rangemode": "tozero"}),
             row=row,
             col=1,

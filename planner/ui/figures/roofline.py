@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from planner.ui import palette
-from planner.ui.figures.common import finish
+from planner.ui.figures.common import finish, tick_format
 from planner.ui.figures.placing import Mark, places
 from planner.ui.i18n import _
 from planner.ui.numbers import duration, percent, sig
@@ -55,9 +55,15 @@ def roofline(points: tuple[OperatorPoint, ...], peaks: Mapping[str, float], band
         members = sorted((p for p in points if p.phase == phase), key=lambda p: -p.ms)
         _phase(figure, members, phase, named)
     _key(figure, points)
-    figure.update_xaxes(title_text=_("FLOPs per byte moved"), type="log", tickformat="~s", dtick=1, range=across)
-    figure.update_yaxes(title_text=_("TFLOP/s of one GPU"), type="log", tickformat=".3~s", dtick=1, range=up)
+    figure.update_xaxes(
+        title_text=_("FLOPs per byte moved"), type="log", tickformat=_ticks(across), dtick=1, range=across
+    )
+    figure.update_yaxes(title_text=_("TFLOP/s of one GPU"), type="log", tickformat=_ticks(up), dtick=1, range=up)
     return finish(figure, HEIGHT)
+
+
+def _ticks(logarithms: tuple[float, float]) -> str:
+    return tick_format([10.0**end for end in logarithms])
 
 
 Range = tuple[float, float]

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from planner.search.plan_schema import Candidate
 from planner.ui import palette
-from planner.ui.figures.common import finish, log_axis
+from planner.ui.figures.common import finish, log_axis, tick_format
 from planner.ui.i18n import _
 from planner.ui.numbers import count, dollars, duration, sig
 from planner.ui.sweep import Point, Variable
@@ -88,8 +88,12 @@ def sweep(variable: Variable, points: Sequence[Point], metric: Metric) -> go.Fig
             hoverinfo="skip",
         )
     numbers = [float(p.value) for p in points] if variable.numeric else []
-    figure.update_xaxes(title_text=label(variable.axis), type="log" if log_axis(numbers) else None)
-    figure.update_yaxes(title_text=label(metric.title), rangemode="tozero")
+    heights = [value for p in fine if p.best is not None and (value := metric.of(p.best)) is not None]
+    log = log_axis(numbers)
+    figure.update_xaxes(title_text=label(variable.axis), type="log" if log else None)
+    if numbers:
+        figure.update_xaxes(tickformat=tick_format(numbers), dtick="D2" if log else None)
+    figure.update_yaxes(title_text=label(metric.title), tickformat=tick_format(heights), rangemode="tozero")
     return finish(figure, HEIGHT)
 
 
