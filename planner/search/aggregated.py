@@ -31,6 +31,7 @@ from planner.search.loaded import (
     worker_load,
 )
 from planner.search.outcome import outcome_of
+from planner.search.passage import outside_s
 from planner.search.rejections import RejectionGroup, from_layouts
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
@@ -232,7 +233,9 @@ def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
     slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
     pause = s.scheduler.policy == "prefill_first"
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
-    worker = aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.step_traffic, scheduling)
+    worker = aggregated_worker(
+        w.hardware.ctx, w.layouts, w.concurrency, slots, s.step_traffic, scheduling, outside_s(s, w)
+    )
     return worker.loop, held_by(budget), stage_of(worker, slots)
 
 

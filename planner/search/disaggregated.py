@@ -26,6 +26,7 @@ from planner.search.judge import judge
 from planner.search.loaded import Loaded, decode_load, slopes, stream_cv
 from planner.search.outcome import busy_part, outcome_of
 from planner.search.pareto import pareto_mask
+from planner.search.passage import outside_s
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.search.transfer import closed_transfer, transfers
@@ -130,7 +131,8 @@ def counted_pools(s: Setup, points: PoolPoints, rate: float) -> PoolPoints:
     rows = rows[first]
     assert many.held is not None
     load = rate / (many.workers.count * (prompts / full_s)[rows])
-    columns = [many.workers.gpus, many.workers.nodes, ~many.held.fits, np.round(load, 2), many.step_s]
+    time = many.step_s + outside_s(s, many.workers)
+    columns = [many.workers.gpus, many.workers.nodes, ~many.held.fits, np.round(load, 2), time]
     kept = np.flatnonzero(pareto_mask(columns, ["min"] * len(columns)))
     many, n = many.take(kept), kept.size
     count = many.workers.count.astype(float)
@@ -161,13 +163,13 @@ def _blocks(w: Workers, evaluate: Callable[[Workers], tuple[Array, ...]]) -> tup
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
-def useful(s: Setup, points: PoolPoints, memory: Callable[[Setup, Workers], MemoryBudget]) -> PoolPoints:
-    """Points that no other beats in GPUs per request/s, time and worker size: a pairing needs no others.
+def useful(s: Setup, points: PoolPoints, time_s: Array, memory: Callable[[Setup, Workers], MemoryBudget]) -> PoolPoints:
+    """Points that no other beats in GPUs per request/s, ``time_s`` and worker size: a pairing needs no others.
 
     With their ``memory`` budgets.
     """
     cost = points.workers.layouts.gpus / points.worker_rps
-    keep = pareto_mask([cost, points.step_s, points.workers.layouts.gpus], ["min", "min", "min"])
+    keep = pareto_mask([cost, time_s, points.workers.layouts.gpus], ["min", "min", "min"])
     few = points.take(np.flatnonzero(keep))
     w = few.workers
     return replace(few, held=held_by(memory(s, w)))
@@ -185,7 +187,9 @@ def disaggregated_deployments(
     evaluated = prefill.evaluated + decode.evaluated
     token_s = decode.step_s / tokens_per_step(s.acceptance)
     within = decode if limits_tpot_s is None else decode.take(np.flatnonzero(token_s <= limits_tpot_s))
-    d, p = useful(s, within if len(within.workers) else decode, decode_budget), useful(s, prefill, prefill_budget)
+    within = within if len(within.workers) else decode
+    d = useful(s, within, within.step_s, decode_budget)
+    p = useful(s, prefill, prefill.step_s + outside_s(s, prefill.workers), prefill_budget)
     if not len(d.workers) or not len(p.workers):
         return None
     d, p, rate = _paired(s, d, p)
@@ -201,7 +205,7 @@ def disaggregated_deployments(
             p_workers.count * p.servers,
             p.step_s,
             closed_transfer(s, p_workers, d_workers, p.step_s),
-            d.workers.hardware.ctx.coefficients.request_s,
+            outside_s(s, p_workers),
             d.step_s,
         )
         busy, worker_rps = times.prefill_utilisation, rate / d_workers.count
@@ -249,7 +253,8 @@ def _loaded(s: Setup, d: PoolPoints, p: PoolPoints) -> Loaded:
     """The loads of pairs of points at an offered rate."""
     assert p.pool is not None
     moves = transfers(s, p.workers, d.workers, p.pool, p.pool.given.rate_rps)
-    return Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers), p.pool.with_transfers(moves))
+    decode = decode_load(s, d.workers, d.step_s, d.growth, d.servers)
+    return Loaded(replace(decode, request_s=outside_s(s, p.workers)), p.pool.with_transfers(moves))
 
 
 def _unbeaten(points: PoolPoints, result: LoadResult, metrics: tuple[str, ...], busy: Array) -> PoolPoints:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from planner.roofline.step import StepWork
 from planner.search.blocks import in_blocks
+from planner.search.passage import outside_s
 from planner.search.setup import Setup
 from planner.search.table import Workers
 from planner.serving.by_token import by_token
@@ -249,7 +250,7 @@ def worker_load(s: Setup, w: Workers, stage: Stage, slope: Array) -> WorkerLoad:
         quadratic_share=stage.quadratic,
         shared_part=stage.shared,
         slots=stage.slots,
-        request_s=np.array(w.hardware.ctx.coefficients.request_s),
+        request_s=outside_s(s, w),
         poll_steps=stage.poll,
         acceptance=s.acceptance,
     )

@@ -32,6 +32,7 @@ from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Gamma
 from planner.scenario.schema import NodeChoice, Scenario, Slo
 from planner.search.aggregated import budget_of, overlap_choices, uses_deepep
+from planner.search.passage import outside_s
 from planner.search.plan_schema import Candidate, OperatingPoint, Pool
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Workers as Candidates
@@ -134,7 +135,7 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
     ends = uncounted(s, c, requests, o.share)
     rules = Rules(
         routing=o.routing or _routing(s),
-        request_s=d.hardware.ctx.coefficients.request_s,
+        request_s=float(outside_s(s, (d if p is None else p).candidate())[0]),
         speculation=o.speculation,
         failures=o.failures,
         admission=Admission(o.most_waiting),

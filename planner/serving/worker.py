@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from planner.layout.layouts import Layouts
 from planner.roofline.step import StepContext, StepTimes, StepWork, step_times
@@ -201,6 +201,29 @@ def prefill_pool_steps(layouts: Layouts, traffic: Traffic, token_budget: Array) 
     return work, chunks, prompts
 
 
+def passage_s(
+    ctx: StepContext,
+    layouts: Layouts,
+    traffic: Traffic,
+    token_budget: Array,
+    how: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+) -> Array:
+    """Seconds from the end of a prompt's steps until its first token has left the last pipeline stage, (n,); 0 without
+    stages.
+
+    A step lasts until the first stage takes the next one, T / pp of the T that a micro-batch is under way; the rest,
+    (1 - 1 / pp) T, passes in the other stages. No micro-batch is less than a chunk of one prompt, and a prompt's next
+    chunk enters when the last has come back (vLLM V1; an engine that sends chunks after each other is faster).
+    """
+    pp = layouts.pp.astype(float)
+    chunks = np.maximum(float(traffic.new_tokens) / token_budget, 1.0)
+    chunk = float(traffic.new_tokens) / chunks
+    past = float(traffic.cached_tokens) + 0.5 * (float(traffic.new_tokens) - chunk)
+    nothing = np.zeros(len(layouts))
+    each = StepWork(nothing, nothing + 1.0, chunk * pp, pp, past, chunk * pp)
+    return np.asarray((1.0 - 1.0 / pp) * chunks * step_times(ctx, layouts, each, *how).total)
+
+
 def aggregated_worker(
     ctx: StepContext,
     layouts: Layouts,
@@ -208,9 +231,12 @@ def aggregated_worker(
     slots: Array,
     traffic: Traffic,
     scheduling: Scheduling,
+    request_s: ArrayLike,
     first_wave_share: float = 0.0,
 ) -> WorkerTimes:
-    """Steady state of a worker that prefills and decodes (see :func:`aggregated_steps`)."""
+    """Steady state of a worker that prefills and decodes (see :func:`aggregated_steps`); ``request_s`` of TTFT are
+    beside its steps.
+    """
     steps = aggregated_steps(layouts, concurrency, slots, traffic, scheduling)
     how = (scheduling.two_batch, scheduling.deepep)
     decode = verify_times(ctx, layouts, steps.decode, traffic.drafts, *how)
@@ -224,7 +250,7 @@ def aggregated_worker(
         steps.chunks,
         steps.prompts_per_step,
         steps.pause,
-        ctx.coefficients.request_s,
+        request_s,
         first_wave_share,
         group_prompts=steps.group_prompts,
         most_prompts=steps.most_prompts,

@@ -45,5 +45,5 @@ def test_burstiness_costs_gpus_and_the_replay_agrees(cat: Catalog) -> None:
         return float(answer.replayed.summary()["ttft_ms"]["p95"])
 
     assert ttft_p95_ms(fleets[1.0], 1.0) <= TTFT_LIMIT_MS
-    assert ttft_p95_ms(fleets[BURSTY_CV], BURSTY_CV) <= 1.15 * TTFT_LIMIT_MS
+    assert ttft_p95_ms(fleets[BURSTY_CV], BURSTY_CV) <= 1.2 * TTFT_LIMIT_MS  # three times the cv of docs/agreement.md
     assert ttft_p95_ms(fleets[1.0], BURSTY_CV) > 1.5 * TTFT_LIMIT_MS

