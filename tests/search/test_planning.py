@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -298,4 +299,4 @@ def test_pipeline_stages_do_not_hasten_a_single_prompt() -> None:
     alone = [
         planner.estimate(scenario, Layouts.of(tp=4, pp=pp), concurrency=1.0).candidate.ttft_ms.mean for pp in (1, 2, 4)
     ]
-    assert all(later >= 0.98 * sooner for sooner, later in zip(alone, alone[1:], strict=False)), alone
+    assert all(later >= 0.98 * sooner for sooner, later in pairwise(alone)), alone
