@@ -39,7 +39,11 @@ def shown(value: float) -> float:
 
 
 def within(value: float, most: float | None) -> str:
-    """A rate that cannot be above ``most`` (the load; None: no such bound): never rounded beyond it."""
+    """A rate that cannot be above ``most`` (the load; None: no such bound): never rounded beyond it, and written as the
+    load was where it is the load.
+    """
+    if most is not None and math.isclose(value, most, rel_tol=1e-6):
+        return exact(most)
     text = sig(value, 4)
     if most is None or float(text.replace(",", "")) <= most:
         return text

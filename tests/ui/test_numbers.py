@@ -69,7 +69,7 @@ def test_interval_is_a_span():
         (1604.6, None, "1,605"),
         (1601.2, 1604.6, "1,601"),
         (12_678.0, 12_678.0, "12,678"),
-        (7.5, 7.5, "7.500"),
+        (7.5 - 1e-9, 7.5, "7.5"),
     ],
 )
 def test_a_rate_is_never_rounded_beyond_the_load(value, most, text):

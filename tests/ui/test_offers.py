@@ -108,3 +108,19 @@ def test_beside_a_plan_no_other_number_format_is_offered(app, monkeypatch, scena
     app.run()
     assert app.metric
     assert not [b for b in app.main.button if b.label.startswith("Try")]
+
+
+def test_a_limit_and_something_else_is_no_offer_where_the_limit_is_enough(refined, monkeypatch):
+    plain = planner.plan
+
+    def plan(scenario, catalog=None):
+        found = plain(scenario)
+        kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
+        return found if found.best is not None else found.model_copy(update={"rejected": (kv,)})
+
+    monkeypatch.setitem(vars(planner), "plan", plan)
+    app = AppTest.from_file(str(APP), default_timeout=SECONDS).run()
+    app.number_input(key=f"{state.PREFIX}slo.tpot_ms.limit").set_value(30.0).run()
+    assert [b.label for b in app.main.button if b.label.startswith("Try")] == [
+        "Try: TPOT limit \\(mean\\) of 42.2 ms instead of 30.0 ms"
+    ]

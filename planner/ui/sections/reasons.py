@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -75,8 +74,9 @@ class Offers:
     def prove(self) -> None:
         """Plans what was put off; the plan of the button that is then pressed is there already."""
         catalog = state.catalog()
-        shown: set[tuple[tuple[str, Any], ...]] = set()
-        for one in self._pending:
+        shown: list[set[str]] = []
+        # Limits first: what takes a limit moved and something else besides is no offer where the limit alone is enough.
+        for one in sorted(self._pending, key=lambda p: p.start is not None):
             with one.place:
                 with st.spinner(_("Looking for a change that leads to a plan …"), show_time=True):
                     remedy = proven(self.plan.scenario, one.refused, lambda s: quiet_answer(s, catalog), one.start)
@@ -85,9 +85,13 @@ class Offers:
                 elif remedy is None and one.start is not None:
                     told = _("{change}: may help, but is not enough; no plan was found with it.")
                     st.caption(told.format(change=plain(one.start.label)))
-                elif remedy is not None and remedy.values not in shown:
-                    shown.add(remedy.values)
+                elif remedy is not None and not any(less <= _fields(remedy) for less in shown):
+                    shown.append(_fields(remedy))
                     _button(remedy, f"remedy.{one.key}")
+
+
+def _fields(remedy: Remedy) -> set[str]:
+    return {field for field, _value in remedy.values}
 
 
 def _button(remedy: Remedy, key: str) -> None:
