@@ -11,7 +11,7 @@ from planner.errors import InputError, UnknownNameError
 from planner.export.formats import ENGINES, FORMATS, export_text
 from planner.scenario.load import load_scenario
 from planner.scenario.schema import NodeChoice
-from planner.ui import own
+from planner.ui import links, overlay, own
 from planner.ui.overlay import Overlay
 from planner.ui.sections import take_home
 from tests.ui.test_frame import opened
@@ -90,7 +90,10 @@ def test_own_hardware_goes_into_every_file(tmp_path: Path):
     scenario = scenario.model_copy(update={"hardware": hardware})
     plan = planner.plan(scenario, known.catalog)
     assert plan.best is not None
-    assert take_home.foreign_nodes(scenario) == ["mine-8"]
+    carried = links.from_text(take_home.plan_text(plan, overlay.used(known.entries, scenario)), "plan.yaml")
+    assert carried.scenario == scenario
+    assert list(carried.entries["node"]) == ["mine-8"]
+    assert take_home.plan_text(plan, {}) == plan.to_yaml()
     for name in FORMATS:
         assert export_text(plan, name, catalog=known.catalog)
     book = openpyxl.load_workbook(io.BytesIO(take_home.workbook(plan, known.catalog)))

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import streamlit as st
 
-from planner.catalog import Catalog, catalog
+from planner.catalog import Catalog
 from planner.errors import InputError, PlannerError
 from planner.export.formats import ENGINES, export_text, suffix
-from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Plan
-from planner.ui import state
+from planner.ui import overlay, state
 from planner.ui.i18n import _
+from planner.ui.overlay import Entries
 from planner.ui.phrases import translated
 from planner.ui.sections import errors
 from planner.ui.sidebar.files import file_stem
@@ -47,11 +47,11 @@ def show(plan: Plan, candidate: Candidate | None) -> None:
 
 def _files(plan: Plan, candidate: Candidate | None) -> None:
     rank = 1 if candidate is None else candidate.rank
-    strange = foreign_nodes(plan.scenario)
+    own = overlay.used(state.entries(), plan.scenario)
     with st.container(horizontal=True, gap="small"):
         _button(
             _("Plan (YAML)"),
-            plan.to_yaml,
+            partial(plan_text, plan, own),
             f"{_stem(plan)}.plan.yaml",
             "application/yaml",
             _(
@@ -87,12 +87,6 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
         )
     if not _workbooks():
         st.caption(plain(_("Workbooks need XlsxWriter, which the [sheet] extra of the package installs.")))
-    if strange:
-        st.caption(
-            _("{nodes}: hardware of your own. The plan file only names it; Save scenario carries it.").format(
-                nodes=plain(", ".join(strange))
-            )
-        )
 
 
 def _start(plan: Plan, candidate: Candidate) -> None:
@@ -150,6 +144,11 @@ def _text(plan: Plan, name: str, rank: int) -> Callable[[], str]:
     return lambda: export_text(plan, name, rank, catalog=known)
 
 
+def plan_text(plan: Plan, own: Entries) -> str:
+    """The plan as YAML with the hardware of the session's own that it is of, so that it loads back anywhere."""
+    return (plan.model_copy(update={"catalogue": own}) if own else plan).to_yaml()
+
+
 def workbook(plan: Plan, known: Catalog, rank: int = 1) -> bytes:
     """The plan as an Excel workbook opening on candidate ``rank``, prices of ``known``; raises PlannerError."""
     from planner.export.workbook.plan_book import write_plan_book
@@ -163,14 +162,6 @@ def workbook(plan: Plan, known: Catalog, rank: int = 1) -> bytes:
 @cache
 def _workbooks() -> bool:
     return find_spec("xlsxwriter") is not None
-
-
-def foreign_nodes(scenario: Scenario) -> list[str]:
-    """Node types of the session's own, which other installations do not know."""
-    hardware = scenario.hardware
-    pools = () if hardware.pools is None else (*hardware.pools.prefill, *hardware.pools.decode)
-    known = set(catalog().node_ids())
-    return [n for n in dict.fromkeys(c.node for c in (*hardware.candidates, *pools)) if n not in known]
 
 
 def refusal(error: PlannerError) -> str:
