@@ -124,6 +124,19 @@ def test_a_slip_is_named_and_mended_by_a_button(visit):
     assert page.get_by_text("Traceback").count() == 0
 
 
+def test_an_emptied_number_keeps_its_value(visit):
+    page = visit(at=f"?{SMALL}")
+    shown = figures(page)
+    field = page.get_by_test_id("stSidebar").get_by_role("spinbutton", name="Requests per second")
+    before = field.input_value()
+    field.fill("")
+    field.press("Enter")
+    page.get_by_text("the last one stays").wait_for()
+    settled(page)
+    assert field.input_value() == before
+    assert figures(page) == shown
+
+
 def test_what_if_is_answered_and_taken_over(visit):
     page = visit(at=f"compare?{SMALL}")
     page.locator(".js-plotly-plot").first.wait_for()
