@@ -7,6 +7,7 @@ each rank does for its own (attention, dense layers), not that of what all ranks
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +40,17 @@ def busiest(prompts: Array, lanes: Array, most: Array) -> Array:
     others. Requests of a rank vary about their mean by v = (1 - 1 / N) rate / balance
     (:func:`planner.serving.routed.balance_rps`), the largest of N normal deviations is Blom's.
     """
-    variance = (1.0 - 1.0 / lanes) / balance_rps(1.0, lanes)
-    below = np.sqrt(variance) * normal((lanes - BLOM) / (lanes + 1.0 - 2.0 * BLOM))
+    number = np.asarray(lanes, dtype=np.int64)
+    below = _below(int(number.max(initial=1)))[number]
     return np.maximum(np.minimum(np.minimum(prompts / lanes + below, most), prompts), 1.0)
+
+
+@lru_cache(maxsize=8)
+def _below(most: int) -> Array:
+    """Requests by which the emptiest of N ranks lies below the mean, for N = 0 to ``most``."""
+    lanes = np.maximum(np.arange(most + 1, dtype=float), 1.0)
+    variance = (1.0 - 1.0 / lanes) / balance_rps(1.0, lanes)
+    return np.asarray(np.sqrt(variance) * normal((lanes - BLOM) / (lanes + 1.0 - 2.0 * BLOM)))
 
 
 def counted(batch: Array, alone: Array, lanes: Array, most: Array, shared: Array) -> Counted:
@@ -51,6 +60,8 @@ def counted(batch: Array, alone: Array, lanes: Array, most: Array, shared: Array
     one rank every prompt counts.
     """
     rest = np.maximum(1.0 - alone, 1e-12)
+    if np.all(lanes == 1.0):
+        return Counted(batch, np.maximum((batch - alone) / rest, 1.0), np.ones(batch.shape))
     number = np.where(lanes > 1.0, np.maximum((batch - alone) / rest, 2.0), 2.0)
     more = shared * number + (1.0 - shared) * busiest(number, lanes, most)
     mean = np.where(lanes > 1.0, alone + rest * more, batch)
