@@ -141,7 +141,8 @@ def estimate(
     candidate = candidates(s, table, np.array([row]), {row: 1})[row]
     held = not any(r.reason in ("memory", "kv_cache") for r in broken)
     missed = rejections(s, [table.take(np.array([row]))], (), ()) if held else ()
-    held = held and not any(r.reason == "memory" for r in missed)
+    if s.rate_rps is not None:  # in a closed loop those that memory does not hold wait, and have their times
+        held = held and not any(r.reason == "memory" for r in missed)
     reasons = (*broken, *missed)
     return Estimate(
         scenario=scenario,

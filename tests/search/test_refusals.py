@@ -98,3 +98,12 @@ def test_an_estimate_promises_nothing_that_memory_does_not_hold() -> None:
     assert (found.candidate.replicas, found.candidate.gpus) == (1, 4)
     assert found.candidate.ttft_ms.mean is None
     assert found.candidate.memory_gib.total > found.candidate.memory_gib.capacity
+
+
+def test_in_a_closed_loop_requests_beyond_memory_wait() -> None:
+    """One worker with more requests in flight than its cache holds is no fit, and its times are those of the wait."""
+    loop = {"arrival": {"kind": "closed_loop", "concurrency": 4000}}
+    crowd = _changed("qwen3-32b-l40s", **{f"workload__{k}": v for k, v in loop.items()})
+    found = planner.estimate(crowd, Layouts.of(tp=4), concurrency=4000)
+    assert not found.feasible
+    assert found.candidate.ttft_ms.mean > 10_000
