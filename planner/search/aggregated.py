@@ -233,9 +233,9 @@ def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
     slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
     pause = s.scheduler.policy == "prefill_first"
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
-    worker = aggregated_worker(
-        w.hardware.ctx, w.layouts, w.concurrency, slots, s.step_traffic, scheduling, outside_s(s, w)
-    )
+    # at an offered rate the closed loop only sizes the fleet, whose latencies follow from its load
+    beside = outside_s(s, w) if s.rate_rps is None else w.hardware.ctx.coefficients.request_s
+    worker = aggregated_worker(w.hardware.ctx, w.layouts, w.concurrency, slots, s.step_traffic, scheduling, beside)
     return worker.loop, held_by(budget), stage_of(worker, slots)
 
 
