@@ -84,7 +84,8 @@ def pareto_ends(
     if not known.size:
         return known.astype(np.int64)
     total = _scaled_sum(cost)  # of equals in one objective the best sum is beaten by none
-    best = [int(known[np.lexsort((total, column))[0]]) for column in cost.T]
+    leading = [np.flatnonzero(column == column.min()) for column in cost.T]
+    best = [int(known[rows[np.argmin(total[rows])]]) for rows in leading]
     on_it = [i for i in wanted if np.isfinite(values[i]).all() and not _beaten(values[[i]], cost)[0]]
     return np.unique(np.array([*best, *on_it], dtype=np.int64))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,12 +124,20 @@ class LengthShape:
 
     @cached_property
     def _step_grid(self) -> tuple[Array, Array, Array, Array]:
-        levels = np.linspace(np.log(SMALLEST_BUDGET), np.log(LARGEST_BUDGET), STEPS)
-        sizes = np.exp(levels)[:, None]
-        whole = np.ceil(self.values / sizes - 1e-9) - 1.0
-        steps = whole @ self.weights + 1.0
-        squares = (whole * np.square(sizes) + np.square(self.values - whole * sizes)) @ self.weights
-        return levels, steps, (steps - 1.0) / steps, squares
+        return _steps_of(self.values.tobytes(), self.weights.tobytes())
+
+
+@lru_cache(maxsize=32)
+def _steps_of(lengths: bytes, weights: bytes) -> tuple[Array, Array, Array, Array]:
+    """Logarithms of budgets; steps of one length, part of them that are full, tokens of a step as one sees it: over all
+    shapes of a process, as plans of one scenario with other limits, prices and rates share theirs."""
+    values, often = np.frombuffer(lengths), np.frombuffer(weights)
+    levels = np.linspace(np.log(SMALLEST_BUDGET), np.log(LARGEST_BUDGET), STEPS)
+    sizes = np.exp(levels)[:, None]
+    whole = np.ceil(values / sizes - 1e-9) - 1.0
+    steps = whole @ often + 1.0
+    squares = (whole * np.square(sizes) + np.square(values - whole * sizes)) @ often
+    return levels, steps, (steps - 1.0) / steps, squares
 
 
 def _log_budget(budget: ArrayLike) -> Array:
