@@ -35,7 +35,8 @@ def scenario(
     }
     if concurrency:
         data["workload"]["arrival"] = {"kind": "closed_loop", "concurrency": concurrency}
-    data["engine"] = {"name": "vllm", "options": {"speculation": speculation}}
+    drafts = speculation and {"method": "eagle3" if model.startswith("llama") else "mtp", **speculation}
+    data["engine"] = {"name": "vllm", "options": {"speculation": drafts}}
     data["precision"], data["slo"], data["economics"] = {}, {}, {}
     return Scenario.from_dict(data)
 
@@ -121,7 +122,7 @@ def test_decode_pools_draft_and_prefill_pools_do_not() -> None:
         prefill, decode = script.split("\ndecode)")
         assert flag not in prefill.replace("\\\n", "").replace("  ", " ")
         assert flag.split()[0] in decode
-    assert "decoding_type: MTP" in launch_script(deployment(answer), "trtllm")
+    assert "decoding_type: Eagle3" in launch_script(deployment(answer), "trtllm")
 
 
 @pytest.mark.parametrize(
