@@ -37,6 +37,7 @@ from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult, joined
+from planner.serving.open_loop import WorkerLoad
 from planner.serving.rows import put
 from planner.serving.worker import Scheduling, aggregated_worker
 
@@ -353,12 +354,7 @@ def _settled(
     fewer[lean] = fewest_workers(s, loaded.take(lean), w.count[lean], np.maximum(w.count[lean] // 2, 1))
     for count in (fewer, original):
         few = replace(w.take(rows), count=count[rows])
-        rate, cv = rates(s, few.count)
-        part = loaded.take(rows)
-        occupancy = Loaded(part.worker.at_rate(rate, cv, sharing(s, few.count))).result({}).flow.occupancy
-        few = replace(few, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), few.concurrency))
-        _, budget, stage = evaluate(s, few)
-        stage = with_prompt_shape(s, few, stage, np.arange(rows.size))
+        few, _, budget, stage = at_own_occupancy(s, few, loaded.take(rows).worker)
         here = Loaded(worker_load(s, few, stage, slope[rows]))
         found = under_load(s, here)
         w, held = w.updated(rows, few), held.updated(rows, budget)
@@ -367,6 +363,17 @@ def _settled(
         if not rows.size:
             break
     return w, held, loaded, result
+
+
+def at_own_occupancy(s: Setup, w: Workers, load: WorkerLoad) -> tuple[Workers, LoopTimes, Held, Stage]:
+    """Workers with their steps as they are at the occupancy that their count comes to, which follows the slope of the
+    step times of ``load`` from where those were evaluated.
+    """
+    rate, cv = rates(s, w.count)
+    occupancy = Loaded(load.at_rate(rate, cv, sharing(s, w.count))).result({}).flow.occupancy
+    w = replace(w, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), w.concurrency))
+    loop, held, stage = evaluate(s, w)
+    return w, loop, held, with_prompt_shape(s, w, stage, np.arange(len(w)))
 
 
 def _leanest(w: Workers) -> IntArray:

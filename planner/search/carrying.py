@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from planner.economics.sizing import most_carried
-from planner.search.aggregated import evaluate, under_load, with_prompt_shape
+from planner.search.aggregated import at_own_occupancy, under_load
 from planner.search.fleet import Fleet
 from planner.search.judge import judge
-from planner.search.loaded import Loaded, rates, sharing, slopes, worker_load
+from planner.search.loaded import Loaded, slopes, worker_load
 from planner.search.outcome import outcome_of
 from planner.search.refining import refine
 from planner.search.setup import Setup
@@ -49,14 +49,8 @@ def at_rate(s: Setup, row: Deployments, rate_rps: float) -> tuple[Setup, Deploym
     arrival = workload.arrival.model_copy(update={"rate_rps": rate_rps})
     scenario = s.scenario.model_copy(update={"workload": workload.model_copy(update={"arrival": arrival})})
     there = replace(s, scenario=scenario)
-    w = row.decode
-    rate, cv = rates(there, w.count)
-    before = Loaded(row.loaded.worker.at_rate(rate, cv, sharing(there, w.count))).result({}).flow.occupancy
-    w = replace(w, concurrency=np.where(np.isfinite(before), np.maximum(before, 1.0), w.concurrency))
-    loop, held, stage = evaluate(there, w)
-    slope = slopes(there, w, stage.decode_s, 1)
-    stage = with_prompt_shape(there, w, stage, FIRST)
-    loaded = Loaded(worker_load(there, w, stage, slope))
+    w, loop, held, stage = at_own_occupancy(there, row.decode, row.loaded.worker)
+    loaded = Loaded(worker_load(there, w, stage, slopes(there, w, stage.decode_s, 1)))
     result = under_load(there, loaded)
     w = replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
     outcome = outcome_of(there, w, None, result, loop.throughput_rps)
