@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import tempfile
-import weakref
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.catalog import Catalog
 from planner.catalog import catalog as open_catalog
-from planner.catalog.hardware_spec import Accelerator, Node
 from planner.catalog.validation import validate
 from planner.cli.output import log
 from planner.errors import InputError
+from planner.scenario.own_hardware import ID, SCHEMAS, laid_over, plain
 
 if TYPE_CHECKING:
     from planner.search.plan_schema import Plan
-
-SCHEMAS: Mapping[str, type[Accelerator] | type[Node]] = {"accelerator": Accelerator, "node": Node}
-FOLDERS = {"accelerator": "accelerators", "node": "nodes"}
-ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def names(plan: Plan) -> str:
@@ -39,20 +30,8 @@ def catalog_of(plan: Plan, folder: Path | None) -> Catalog:
     new = _new(plan, known)
     if not any(new.values()):
         return known
-    from planner.scenario.safe_yaml import dump_yaml
-
-    root = tempfile.TemporaryDirectory(prefix="planner-plan-")
-    if known.user_dir is not None:
-        shutil.copytree(known.user_dir, root.name, dirs_exist_ok=True)
-    for kind, members in new.items():
-        (Path(root.name) / FOLDERS[kind]).mkdir(exist_ok=True)
-        for id, entry in members.items():
-            text = dump_yaml(entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
-            (Path(root.name) / FOLDERS[kind] / f"{id}.yaml").write_text(text, encoding="utf-8")
     log(f"hardware of the plan file's own: {names(plan)}")
-    laid = Catalog(Path(root.name))
-    weakref.finalize(laid, root.cleanup)  # entries are read when they are asked for
-    return laid
+    return laid_over(new, known.user_dir)
 
 
 def _new(plan: Plan, known: Catalog) -> dict[str, dict[str, Any]]:
@@ -66,7 +45,7 @@ def _new(plan: Plan, known: Catalog) -> dict[str, dict[str, Any]]:
                 raise InputError(where, id, "small letters, digits, dots and dashes, at most 64")
             entry = validate(SCHEMAS[kind], {**data, "id": id}, where)
             if id not in there:
-                out[kind][id] = entry
+                out[kind][id] = plain(entry)
             elif entry != (known.accelerator(id) if kind == "accelerator" else known.node(id)):
                 raise InputError(where, id, "another name: the catalogue has one of this name that is not the same")
     return out

@@ -118,6 +118,20 @@ class Hardware(Schema):
         _distinct(self.candidates, "candidates")
         return self
 
+    @property
+    def choices(self) -> tuple[NodeChoice, ...]:
+        """All node types that are named, those of both pools too."""
+        pools = () if self.pools is None else (*self.pools.prefill, *self.pools.decode)
+        return (*self.candidates, *pools)
+
+    def choice(self, node: str) -> NodeChoice:
+        """A node type as it is first named; one that is not, with all of its GPUs."""
+        return next((c for c in self.choices if c.node == node), NodeChoice(node=node))
+
+    def gpus_of(self, node: str) -> int | None:
+        """GPUs of a node that may be used, where a choice of it says so."""
+        return next((c.gpus for c in self.choices if c.node == node and c.gpus is not None), None)
+
 
 class Sampling(Schema):
     """How tokens are chosen; part of the identity of every result."""

@@ -1,35 +1,25 @@
 """Accelerators and nodes that a session brings along: checked as the shipped ones are, laid over the catalogue.
 
-Entries live in the session's memory. The catalogue reads files, so they are also written to a temporary folder of the
-session, which goes when the session does.
+Entries live in the session's memory, and in the files of a catalogue that goes when the session does.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from planner.catalog import Catalog
 from planner.catalog import catalog as open_catalog
 from planner.catalog.hardware_spec import Accelerator, Node
-from planner.catalog.loader import CATALOG_VARIABLE
 from planner.catalog.validation import check_mapping, validate
 from planner.errors import InputError, UnknownNameError
-from planner.scenario.safe_yaml import dump_yaml
+from planner.scenario.own_hardware import ID, SCHEMAS, laid_over, plain
 from planner.scenario.schema import Scenario
 from planner.ui.i18n import _
 
 Entries = dict[str, dict[str, dict[str, Any]]]
 """Kind (accelerator, node) -> id -> plain data."""
-SCHEMAS: Mapping[str, type[Accelerator] | type[Node]] = {"accelerator": Accelerator, "node": Node}
 MAX_ENTRIES = 50
-_FOLDERS = {"accelerator": "accelerators", "node": "nodes"}
-ID = re.compile(r"^[a-z0-9][a-z0-9._-]{0,63}$")
 
 
 def checked(data: object, where: str) -> Entries:
@@ -48,7 +38,7 @@ def checked(data: object, where: str) -> Entries:
 def added(entries: Entries, kind: str, data: Mapping[str, Any]) -> Entries:
     """``entries`` with one more, which replaces one of the same id; raises InputError naming the field."""
     id = str(data.get("id") or "")
-    if not ID.match(id):
+    if not ID.fullmatch(id):
         raise InputError(f"{kind}: id", id, _("small letters, digits, dots and dashes, at most 64"))
     shipped = open_catalog()
     if id in (shipped.accelerator_ids() if kind == "accelerator" else shipped.node_ids()):
@@ -62,10 +52,8 @@ def added(entries: Entries, kind: str, data: Mapping[str, Any]) -> Entries:
         accelerators = {*shipped.accelerator_ids(), *entries.get("accelerator", {})}
         if entry.accelerator not in accelerators:
             raise UnknownNameError(f"node {id}: accelerator", entry.accelerator, accelerators)
-    # JSON's types, whatever YAML made of dates and the like.
-    plain = entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     out = {k: dict(v) for k, v in entries.items()}
-    out.setdefault(kind, {})[id] = plain
+    out.setdefault(kind, {})[id] = plain(entry)
     if sum(map(len, out.values())) > MAX_ENTRIES:
         raise InputError(_("catalogue"), sum(map(len, out.values())), _("at most {n} entries").format(n=MAX_ENTRIES))
     return out
@@ -78,8 +66,7 @@ def joined(entries: Entries, more: Entries) -> Entries:
 
 def used(entries: Entries, scenario: Scenario) -> Entries:
     """The entries that ``scenario`` needs."""
-    pools = scenario.hardware.pools
-    choices = [*scenario.hardware.candidates, *(pools.prefill if pools else ()), *(pools.decode if pools else ())]
+    choices = scenario.hardware.choices
     nodes = {c.node: entries["node"][c.node] for c in choices if c.node in entries.get("node", {})}
     shipped = open_catalog()
     wanted = {n["accelerator"] for n in nodes.values()}
@@ -93,14 +80,4 @@ class Overlay:
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
-        # Goes with this object: at the end of the session, or of the server.
-        self._folder = tempfile.TemporaryDirectory(prefix="planner-session-")
-        root = Path(self._folder.name)
-        operator = os.environ.get(CATALOG_VARIABLE)
-        if operator:
-            shutil.copytree(Path(operator).expanduser(), root, dirs_exist_ok=True)
-        for kind, members in entries.items():
-            (root / _FOLDERS[kind]).mkdir(exist_ok=True)
-            for id, data in members.items():
-                (root / _FOLDERS[kind] / f"{id}.yaml").write_text(dump_yaml(data), encoding="utf-8")
-        self.catalog: Catalog = open_catalog(root)
+        self.catalog: Catalog = laid_over(entries, open_catalog().user_dir)

@@ -66,7 +66,7 @@ def hardware(catalog: Catalog, values: Mapping[str, Any]) -> Entries:
 
 def _check_hardware(name: str, values: Mapping[str, Any]) -> None:
     """Raises InputError in the words of the form."""
-    if not overlay.ID.match(name):
+    if not overlay.ID.fullmatch(name):
         raise InputError(_("Name for it"), name, _("small letters, digits, dots and dashes, at most 64"))
     needed = {
         "memory_gb": _("Memory capacity, GB"),
