@@ -13,7 +13,6 @@ from planner.errors import InfeasibleError, InputError
 from planner.export.words import dns_name, model_argument
 from planner.model.precision import PrecisionPlan
 from planner.scenario.load import resolve_model
-from planner.scenario.schema import NodeChoice
 from planner.search.headline import headline
 from planner.search.plan_schema import Candidate, Layout, Plan
 
@@ -146,8 +145,7 @@ def deployment(plan: Plan, rank: int = 1, engine: str | None = None, known: Cata
 
 def _role(plan: Plan, known: Catalog, engine: str, name: RoleName, layout: Layout, workers: int, node_id: str) -> Role:
     node = known.node(node_id)
-    chosen = [c.gpus for c in _choices(plan) if c.node == node_id and c.gpus is not None]
-    gpus = chosen[0] if chosen else node.gpus
+    gpus = plan.scenario.hardware.gpus_of(node_id) or node.gpus
     host = min(gpus, node.gpus_per_host or gpus)
     pods = spread(layout, host, engine)
     accelerator = known.accelerator(node.accelerator)
@@ -181,9 +179,3 @@ def _experts(spec: ModelSpec) -> int:
     """Routed experts of one layer; 0 for a dense model."""
     counts = [f.experts for f in spec.feed_forwards.values() if isinstance(f, MoeFeedForward)]
     return max(counts, default=0)
-
-
-def _choices(plan: Plan) -> list[NodeChoice]:
-    hardware = plan.scenario.hardware
-    pools = hardware.pools
-    return [*hardware.candidates, *(() if pools is None else (*pools.prefill, *pools.decode))]

@@ -30,7 +30,7 @@ from planner.replay.step_table import StepTable
 from planner.replay.trace import Trace
 from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Gamma
-from planner.scenario.schema import NodeChoice, Scenario, Slo
+from planner.scenario.schema import Scenario, Slo
 from planner.search.aggregated import budget_of, overlap_choices, uses_deepep
 from planner.search.passage import outside_s
 from planner.search.plan_schema import Candidate, OperatingPoint, Pool
@@ -207,9 +207,7 @@ def _workers(
 
 def _hardware(s: Setup, node: str) -> Hardware:
     """A node type as the scenario uses it, in candidates or pools."""
-    h = s.scenario.hardware
-    named = [*h.candidates, *(() if h.pools is None else (*h.pools.prefill, *h.pools.decode))]
-    return s.hardware(next((n for n in named if n.node == node), NodeChoice(node=node)))
+    return s.hardware(s.scenario.hardware.choice(node))
 
 
 def kv_cache(s: Setup, hw: Hardware, layout: Layouts, concurrency: float, token_budget: int) -> Cache:

@@ -18,13 +18,5 @@ def paid_gpus(scenario: Scenario, candidate: Candidate, catalog: Catalog) -> int
     for node, nodes in counted:
         if nodes is None or node not in catalog.node_ids():
             return None
-        total += nodes * _of_node(scenario, node, catalog)
+        total += nodes * (scenario.hardware.gpus_of(node) or catalog.node(node).gpus)
     return total
-
-
-def _of_node(scenario: Scenario, node: str, catalog: Catalog) -> int:
-    """GPUs of one node that the scenario has in mind: those it names, else all."""
-    pools = scenario.hardware.pools
-    choices = (*scenario.hardware.candidates, *(() if pools is None else (*pools.prefill, *pools.decode)))
-    named = next((c.gpus for c in choices if c.node == node and c.gpus is not None), None)
-    return catalog.node(node).gpus if named is None else named

@@ -16,7 +16,7 @@ from planner.catalog import Catalog
 from planner.errors import PlannerError
 from planner.layout.layouts import Layouts
 from planner.roofline.step import StepWork
-from planner.scenario.schema import NodeChoice, Scenario
+from planner.scenario.schema import Scenario
 from planner.search.aggregated import budget_of, most_sequences, uses_deepep
 from planner.search.plan_schema import Candidate, Layout, Phase, Plan
 from planner.search.setup import Hardware, Setup, setup
@@ -135,7 +135,4 @@ def workers(
 
 
 def _hardware(s: Setup, node: str) -> Hardware:
-    hardware = s.scenario.hardware
-    pools = () if hardware.pools is None else (*hardware.pools.prefill, *hardware.pools.decode)
-    known = (*hardware.candidates, *pools)
-    return s.hardware(next((choice for choice in known if choice.node == node), NodeChoice(node=node)))
+    return s.hardware(s.scenario.hardware.choice(node))

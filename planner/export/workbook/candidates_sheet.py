@@ -70,9 +70,7 @@ class NodePrice:
 def node_prices(plan: Plan, known: Catalog) -> dict[str, NodePrice]:
     """Price lines of every node type that a candidate uses, the scenario's prices first."""
     scenario = plan.scenario
-    pools = scenario.hardware.pools
-    choices = [*scenario.hardware.candidates, *(() if pools is None else (*pools.prefill, *pools.decode))]
-    used = {c.node: c.gpus for c in choices if c.gpus is not None}
+    used = {c.node: c.gpus for c in scenario.hardware.choices if c.gpus is not None}
     found = {}
     for candidate in plan.candidates:
         for node in {candidate.node, candidate.prefill_pool.node if candidate.prefill_pool else candidate.node}:
