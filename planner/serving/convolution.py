@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.serving.quantiles import Part, signed_root
+from planner.serving.quantiles import TAIL_FROM, Part, signed_root
 
 Array = NDArray[np.float64]
 
@@ -19,8 +19,6 @@ EDGES = (0.0, 0.3, 0.7, 0.9, 0.97, 0.99, 1.0)
 LOOKS = (0.5 - 0.5 / 3**0.5, 0.5 + 0.5 / 3**0.5)
 """Gauss points of the first part (the wait for the scheduler) where there is no queue."""
 ROUNDS = 4
-ABOVE_MEDIAN = 0.75
-"""Probability from which on a quantile is one of the tail."""
 NEVER = 1e-6
 """Chance of a wait that is left out."""
 NARROW = 0.5
@@ -78,7 +76,7 @@ def refined(parts: Sequence[Part], p: float, guess: Array) -> Array:
         high, at_high = np.where(above, high, middle), np.where(above, at_high, value)
     part = np.clip((at_low - wanted) / np.maximum(at_low - at_high, 1e-12), 0.0, 1.0)
     found = np.asarray(low + part * (high - low))
-    if p < ABOVE_MEDIAN:
+    if p < TAIL_FROM:
         return found
     counted = (wait, prompt, parts[0])
     others = [one.quantile(p) - one.mean for one in whole if not any(one is known for known in counted)]

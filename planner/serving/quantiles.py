@@ -16,6 +16,9 @@ LEVELS: dict[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 """Percentiles by their name in scenarios and plans."""
 
 
+TAIL_FROM = 0.75
+"""Probability from which on a quantile is one of the tail."""
+
 Level = float | Array
 """A probability, or one for each row."""
 
@@ -43,7 +46,7 @@ def sum_quantile(parts: Sequence[Part], p: float) -> Array:
     for a part that is mostly zero, as far as it is larger than the spread of the others, the quantile p / (1 - chance)
     of these alone.
     """
-    if p >= 0.75:
+    if p >= TAIL_FROM:
         mean = total(parts)[0]
         return mean + signed_root(*(part.quantile(p) - part.mean for part in parts))
     rare = [part for part in parts if part.chance is not None]

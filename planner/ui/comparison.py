@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from planner.export.answers import identity_of
 from planner.scenario.differences import differences, flat
 from planner.scenario.identity import Identity, identity_difference
-from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, durations, gib, sig, span
@@ -38,9 +38,7 @@ def identities(a: Identity, b: Identity) -> list[Difference]:
 
 def identity(plan: Plan, candidate: Candidate | None) -> Identity:
     """What the numbers of ``candidate`` are results of: a plan's own tuple is that of its best."""
-    if candidate is None or candidate == plan.best:
-        return plan.identity
-    return plan.identity.model_copy(update={"gpu": candidate.accelerator, "topology": deployment(candidate)})
+    return plan.identity if candidate is None else identity_of(plan, candidate)
 
 
 def identity_names() -> dict[str, str]:
@@ -74,17 +72,17 @@ def scenarios(a: Plan, b: Plan) -> list[Difference]:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a deployment: its name, its value (None: it has none), how it is written, its interval's keys."""
+    """A figure of a deployment: its name, its value (None: it has none), how it is written, its interval's key."""
 
     name: str
     of: Callable[[Candidate], float | None]
     show: Callable[[float | None], str]
-    keys: tuple[str, ...] = ()
+    key: str | None = None
 
     def text(self, candidate: Candidate) -> str:
         """The value, with its 80 % interval where it has one."""
         value = self.show(self.of(candidate))
-        inside = next((candidate.interval[k] for k in self.keys if k in candidate.interval), None)
+        inside = None if self.key is None else candidate.interval.get(self.key)
         if inside is None:
             return value
         ends = durations(inside.low80, inside.high80) if self.show is duration else span(inside)
@@ -96,25 +94,20 @@ def numbers(a: Candidate, b: Candidate) -> list[Row]:
     figures = [
         Figure(_("GPUs"), lambda c: float(c.gpus), count),
         *_workers(a, b),
-        Figure(
-            _("$ per million output tokens"),
-            lambda c: c.usd_per_mtok.output,
-            dollars,
-            ("usd_per_mtok_output", "usd_per_mtok", "usd_per_mtok.output"),
-        ),
+        Figure(_("$ per million output tokens"), lambda c: c.usd_per_mtok.output, dollars, "usd_per_mtok"),
         Figure(_("$ per hour"), lambda c: c.usd_per_hour, dollars),
         Figure(
             _("Output tokens/s per GPU"),
             lambda c: c.output_tokens_per_s_per_gpu,
             sig,
-            ("output_tokens_per_s_per_gpu",),
+            "output_tokens_per_s_per_gpu",
         ),
         Figure(_("Goodput, requests/s"), lambda c: c.goodput_rps, sig),
-        Figure(_("Time to first token, mean"), lambda c: c.ttft_ms.mean, duration, ("ttft_ms", "ttft_ms_mean")),
-        Figure(_("Time per output token, mean"), lambda c: c.tpot_ms.mean, duration, ("tpot_ms", "tpot_ms_mean")),
+        Figure(_("Time to first token, mean"), lambda c: c.ttft_ms.mean, duration, "ttft_ms"),
+        Figure(_("Time per output token, mean"), lambda c: c.tpot_ms.mean, duration, "tpot_ms"),
         Figure(_("Requests in flight"), lambda c: c.concurrency, sig),
         Figure(_("KV cache of the fullest GPU"), lambda c: c.memory_gib.kv, gib),
-        Figure(_("Joules per output token"), lambda c: c.joules_per_token, sig, ("joules_per_token",)),
+        Figure(_("Joules per output token"), lambda c: c.joules_per_token, sig, "joules_per_token"),
     ]
     out = []
     for figure in figures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from planner.evidence.runs import LAYOUT
-from planner.search.plan_schema import Candidate, Layout, ParetoPoint, Pool
+from planner.search.plan_schema import Candidate, Layout, Pool
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count
 
@@ -345,11 +345,6 @@ def short_deployment(candidate: Candidate) -> str:
     if candidate.prefill_pool is not None and candidate.decode_pool is not None:
         return f"{_pool(candidate.prefill_pool)} → {_pool(candidate.decode_pool)}"
     return _workers(candidate.replicas, candidate.layout)
-
-
-def point_deployment(point: ParetoPoint) -> str:
-    """Layout of a frontier point for hover boxes."""
-    return _workers(point.replicas, point.layout)
 
 
 def _nodes(number: int | None, node: str) -> str:
