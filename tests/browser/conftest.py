@@ -112,7 +112,7 @@ def visit(tab: Page, address: str) -> Iterator[Callable[..., Page]]:
         tab.emulate_media(color_scheme=scheme)
         tab.goto(at if at.startswith("http") else f"{address}{at}")
         tab.get_by_test_id("stMain").get_by_role("heading").first.wait_for()
-        if not at:
+        if not at or at.startswith("?"):  # the first page, of a scenario that is served
             tab.get_by_test_id("stMetric").first.wait_for()
         settled(tab)
         return tab
