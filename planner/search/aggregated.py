@@ -14,7 +14,7 @@ from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget, memory_budget
 from planner.search.blocks import in_blocks
 from planner.search.grids import chunk_grid, operating_points, step_grid
-from planner.search.judge import judge
+from planner.search.judge import judge, nodes_needed
 from planner.search.loaded import (
     Loaded,
     Stage,
@@ -37,7 +37,7 @@ from planner.search.setup import Hardware, Setup
 from planner.search.table import Deployments, Workers
 from planner.serving.closed_loop import LoopTimes
 from planner.serving.latency import LoadResult, joined
-from planner.serving.open_loop import WorkerLoad
+from planner.serving.open_loop import Flow, WorkerLoad
 from planner.serving.rows import put
 from planner.serving.worker import Scheduling, aggregated_worker
 
@@ -252,7 +252,7 @@ def aggregated_deployments(
     w = points(s, hw, fitting.layouts, fitting.limit, concurrency)
     evaluated, stride = len(w), chunks(s, hw).size
     loop, held, stage = evaluate(s, w)
-    slope = slopes(s, w, stage.decode_s, stride)
+    slope, settled = slopes(s, w, stage.decode_s, stride), None
     stage = with_prompt_shape(s, w, stage, heads(w, stride))
     if s.rate_rps is not None:
         w = sized(w, s.rate_rps, loop)
@@ -260,17 +260,17 @@ def aggregated_deployments(
         w, held, stage, slope = w.take(rows), held.take(rows), stage.take(rows), slope[rows]
         if concurrency is None:
             loaded = Loaded(worker_load(s, w, stage, slope))
-            result = first_look(s, loaded)
-            w, held, loaded, result = _settled(s, w, held, slope, loaded, result)
+            w, held, loaded, result, settled = _brought_down(s, w, held, loaded)
+            result = _ranked_by(s, w, loaded, result)
         else:
             w, loaded, result = _at_most(s, w, stage, slope)
-        w = replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
+        w = at_occupancy(w, result)
     else:
         loaded = Loaded(worker_load(s, w, stage, slope), loop=loop, concurrency=w.concurrency)
         result = under_load(s, loaded)
     outcome = outcome_of(s, w, None, result, loop.throughput_rps)
     verdict = judge(s, w, None, outcome, (held,))
-    return Deployments("agg", w, None, outcome, verdict, evaluated, loaded)
+    return Deployments("agg", w, None, outcome, verdict, evaluated, loaded, settled=settled)
 
 
 def with_prompt_shape(s: Setup, w: Workers, stage: Stage, at: IntArray) -> Stage:
@@ -281,21 +281,23 @@ def with_prompt_shape(s: Setup, w: Workers, stage: Stage, at: IntArray) -> Stage
     return replace(stage, fixed=fixed, quadratic=quadratic, shared=shared)
 
 
-def first_look(s: Setup, loaded: Loaded) -> LoadResult:
-    """Latencies of every row as far as limits name them; NaN for the others that ranking needs, which few rows do."""
-    found = under_load(s, loaded, asked(s))
-    unknown = np.full(found.stable.shape, np.nan)
-    every: dict[str, Any] = {
-        m: {**dict.fromkeys(levels, unknown), **getattr(found, m)} for m, levels in judged(s).items()
-    }
-    return replace(found, **every)
+def under_load(
+    s: Setup, loaded: Loaded, wanted: Mapping[str, Sequence[str]] | None = None, known: Flow | None = None
+) -> LoadResult:
+    """Latencies of every row, as far as judging and ranking need them, or with the ``wanted`` percentiles.
 
-
-def under_load(s: Setup, loaded: Loaded, wanted: Mapping[str, Sequence[str]] | None = None) -> LoadResult:
-    """Latencies of every row, as far as judging and ranking need them, or with the ``wanted`` percentiles."""
+    ``known``: the steady state of the workers, where it was found before.
+    """
     wanted = judged(s) if wanted is None else wanted
     n = int(np.broadcast(loaded.worker.decode_step_s, loaded.worker.rate_rps).size)
-    return joined(in_blocks(n, lambda rows: loaded.take(rows).result(wanted)))
+    if known is None:
+        return joined(in_blocks(n, lambda rows: loaded.take(rows).result(wanted)))
+    return joined(in_blocks(n, lambda rows: loaded.take(rows).result(wanted, known.take(rows))))
+
+
+def at_occupancy(w: Workers, result: LoadResult) -> Workers:
+    """Workers with the requests that their load comes to, where it comes to rest."""
+    return replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
 
 
 def sized(w: Workers, rate: float, loop: LoopTimes) -> Workers:
@@ -337,32 +339,47 @@ def _at_most(s: Setup, w: Workers, stage: Stage, slope: Array) -> tuple[Workers,
         w = replace(w, count=w.count + over)
 
 
-def _settled(
-    s: Setup, w: Workers, held: Held, slope: Array, loaded: Loaded, result: LoadResult
-) -> tuple[Workers, Held, Loaded, LoadResult]:
-    """Deployments that meet every limit with steps at their own occupancy, the leanest of each layout and its settings
-    brought down to as few workers as still do.
+def _brought_down(
+    s: Setup, w: Workers, held: Held, loaded: Loaded
+) -> tuple[Workers, Held, Loaded, LoadResult, NDArray[np.bool_]]:
+    """The leanest deployment of each layout and its settings that meets every limit, brought down to as few workers as
+    still do; the load with the percentiles that limits name, and which rows have changed.
 
     Counts are found along the slope of the step times; the steps are then evaluated again at the occupancy that comes
-    out. Where a limit breaks after all, the larger count stays, settled in the same way.
+    out. Where a limit breaks after all, the larger count stays.
     """
+    result = under_load(s, loaded, asked(s))
     rows = np.flatnonzero(meets(s, result))
+    changed = np.zeros(len(w), dtype=bool)
+    lean = rows[_leanest(w.take(rows))] if rows.size else rows
+    fewer = fewest_workers(s, loaded.take(lean), w.count[lean], np.maximum(w.count[lean] // 2, 1))
+    lean, fewer = lean[fewer < w.count[lean]], fewer[fewer < w.count[lean]]
+    if not lean.size:
+        return w, held, loaded, result, changed
+    load = loaded.worker.take(lean)
+    few, _, budget, stage = at_own_occupancy(s, replace(w.take(lean), count=fewer), load)
+    here = Loaded(worker_load(s, few, stage, load.decode_step_slope_s))
+    found = under_load(s, here, asked(s))
+    good = np.flatnonzero(meets(s, found))
+    lean = lean[good]
+    changed[lean] = True
+    w, held = w.updated(lean, few.take(good)), held.updated(lean, budget.take(good))
+    return w, held, loaded.updated(lean, here.take(good)), result.updated(lean, found.take(good)), changed
+
+
+def _ranked_by(s: Setup, w: Workers, loaded: Loaded, found: LoadResult) -> LoadResult:
+    """With the percentiles that ranking needs of rows that meet every limit within the nodes allowed; NaN elsewhere."""
+    unknown = np.full(found.stable.shape, np.nan)
+    every: dict[str, Any] = {
+        m: {**dict.fromkeys(levels, unknown), **getattr(found, m)} for m, levels in judged(s).items()
+    }
+    result = replace(found, **every)
+    most = w.hardware.choice.max_nodes
+    good = meets(s, found) if most is None else meets(s, found) & (nodes_needed(s, w) <= most)
+    rows = np.flatnonzero(good)
     if not rows.size:
-        return w, held, loaded, result
-    original, fewer = w.count, w.count.copy()
-    lean = rows[_leanest(w.take(rows))]
-    fewer[lean] = fewest_workers(s, loaded.take(lean), w.count[lean], np.maximum(w.count[lean] // 2, 1))
-    for count in (fewer, original):
-        few = replace(w.take(rows), count=count[rows])
-        few, _, budget, stage = at_own_occupancy(s, few, loaded.take(rows).worker)
-        here = Loaded(worker_load(s, few, stage, slope[rows]))
-        found = under_load(s, here)
-        w, held = w.updated(rows, few), held.updated(rows, budget)
-        loaded, result = loaded.updated(rows, here), result.updated(rows, found)
-        rows = rows[~meets(s, found) & (few.count < original[rows])]
-        if not rows.size:
-            break
-    return w, held, loaded, result
+        return result
+    return result.updated(rows, under_load(s, loaded.take(rows), known=found.flow.take(rows)))
 
 
 def at_own_occupancy(s: Setup, w: Workers, load: WorkerLoad) -> tuple[Workers, LoopTimes, Held, Stage]:

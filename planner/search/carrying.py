@@ -7,12 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from planner.economics.sizing import most_carried
-from planner.search.aggregated import at_own_occupancy, under_load
 from planner.search.fleet import Fleet
-from planner.search.judge import judge
-from planner.search.loaded import Loaded, slopes, worker_load
-from planner.search.outcome import outcome_of
 from planner.search.refining import refine
+from planner.search.settling import at_own_steps
 from planner.search.setup import Setup
 from planner.search.table import Deployments
 
@@ -49,11 +46,5 @@ def at_rate(s: Setup, row: Deployments, rate_rps: float) -> tuple[Setup, Deploym
     arrival = workload.arrival.model_copy(update={"rate_rps": rate_rps})
     scenario = s.scenario.model_copy(update={"workload": workload.model_copy(update={"arrival": arrival})})
     there = replace(s, scenario=scenario)
-    w, loop, held, stage = at_own_occupancy(there, row.decode, row.loaded.worker)
-    loaded = Loaded(worker_load(there, w, stage, slopes(there, w, stage.decode_s, 1)))
-    result = under_load(there, loaded)
-    w = replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
-    outcome = outcome_of(there, w, None, result, loop.throughput_rps)
-    verdict = judge(there, w, None, outcome, (held,))
-    found = Deployments("agg", w, None, outcome, verdict, 1, loaded)
-    return there, refine(there, found, FIRST) if result.stable[0] else found
+    found = at_own_steps(there, row.decode, row.loaded.worker)
+    return there, refine(there, found, FIRST) if found.outcome.stable[0] else found

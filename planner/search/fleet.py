@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.economics.sizing import smallest_fleets
 from planner.errors import InfeasibleError
-from planner.search.loaded import Loaded, limits_s, routing, sharing, stream_cv
+from planner.search.loaded import Loaded, routing, sharing, stream_cv
 from planner.search.setup import Setup
 from planner.search.table import Deployments
 from planner.serving.latency import LoadResult
@@ -56,7 +56,7 @@ class Fleet:
         if pool is not None:
             pool = self._pool(rates, np.full(rates.size, self.prefill_workers) if prefill is None else prefill)
         wanted: dict[str, tuple[str, ...]] = {m: tuple(levels) for m in ("ttft", "tbt")}
-        for metric, limits in limits_s(self.s).items():
+        for metric, limits in self.s.limits_s.items():
             wanted[metric] = (*wanted.get(metric, ()), *(level for level in limits if level != "mean"))
         return Loaded(worker, pool).result({m: tuple(dict.fromkeys(names)) for m, names in wanted.items()})
 
@@ -92,7 +92,7 @@ class Fleet:
     def meets(self, result: LoadResult) -> BoolArray:
         """Where every limit and the completion rate are met, (n,)."""
         good = result.stable.copy()
-        for metric, levels in limits_s(self.s).items():
+        for metric, levels in self.s.limits_s.items():
             for level, limit in levels.items():
                 good &= self.seconds(result, metric, level) <= limit * (1.0 + ROUNDING)
         wanted = self.s.scenario.slo.completion_rate

@@ -19,14 +19,13 @@ from planner.serving.closed_loop import LoopTimes
 from planner.serving.closed_percentiles import closed_percentiles
 from planner.serving.goodput import good_share
 from planner.serving.latency import EVERYTHING, LoadResult, percentiles
-from planner.serving.open_loop import WorkerLoad
+from planner.serving.open_loop import Flow, WorkerLoad
 from planner.serving.prefill_pool import PrefillPool
 from planner.serving.prefix_cache import cached_before
 from planner.serving.quantiles import LEVELS
 from planner.serving.queues import Routing, worker_cv
 from planner.serving.rows import put
 from planner.serving.worker import WorkerSteps, WorkerTimes, beside_decodes, decode_times
-from planner.units import MILLISECOND
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -210,13 +209,14 @@ class Loaded:
                 columns[f.name] = put(np.broadcast_to(value, n), rows, other)
         return Loaded(replace(mine, **columns))
 
-    def result(self, wanted: Mapping[str, Sequence[str]] = EVERYTHING) -> LoadResult:
-        """Means, and the ``wanted`` percentiles by metric."""
+    def result(self, wanted: Mapping[str, Sequence[str]] = EVERYTHING, known: Flow | None = None) -> LoadResult:
+        """Means, and the ``wanted`` percentiles by metric; ``known``: the steady state at an offered rate, if it is."""
         acceptance = self.worker.acceptance
         if acceptance and "tbt" in wanted:
             wanted = {**wanted, "tbt": tuple(LEVELS)}
         if self.loop is None:
-            found = percentiles(self.worker, wanted, self.prefill)
+            # a draft's steady state is told by token in what is known, and by step here
+            found = percentiles(self.worker, wanted, self.prefill, None if acceptance else known)
         else:
             assert self.concurrency is not None
             found = closed_percentiles(self.worker, self.loop, self.concurrency, wanted)
@@ -318,28 +318,20 @@ def judged(s: Setup) -> dict[str, tuple[str, ...]]:
     """
     limited = {
         metric: tuple(LEVELS) if any(level != "mean" for level in levels) else ()
-        for metric, levels in limits_s(s).items()
+        for metric, levels in s.limits_s.items()
     }
     return {**limited, **{m: limited.get(m) or ("p99",) for m in ("ttft", "tbt")}}
 
 
 def asked(s: Setup) -> dict[str, tuple[str, ...]]:
     """Percentiles that the scenario's limits name, by every metric of :func:`judged`."""
-    limits = limits_s(s)
+    limits = s.limits_s
     return {m: tuple(level for level in limits.get(m, ()) if level != "mean") for m in judged(s)}
-
-
-def limits_s(s: Setup) -> dict[str, dict[str, float]]:
-    """Limits in seconds by metric and by mean or percentile."""
-    found: dict[str, dict[str, float]] = {}
-    for metric, level, limit in s.scenario.slo.limits():
-        found.setdefault(metric.removesuffix("_ms"), {})[level] = limit * MILLISECOND
-    return found
 
 
 def good_part(s: Setup, result: LoadResult) -> Array:
     """Part of requests within every limit of the scenario, (n,); NaN where a percentile that it follows from is."""
-    limits = limits_s(s)
+    limits = s.limits_s
     levels = [(m, name) for m, named in limits.items() if any(level != "mean" for level in named) for name in LEVELS]
     found = good_share(result, limits, float(s.traffic.output_tokens))
     return found + sum((np.where(np.isnan(result.get(*key)), np.nan, 0.0) for key in levels), np.array(0.0))
@@ -348,7 +340,7 @@ def good_part(s: Setup, result: LoadResult) -> Array:
 def meets(s: Setup, result: LoadResult) -> BoolArray:
     """Where every latency limit and the completion rate hold."""
     good = result.stable.copy()
-    for metric, levels in limits_s(s).items():
+    for metric, levels in s.limits_s.items():
         for level, limit in levels.items():
             good &= result.get(metric, level) <= limit
     wanted = s.scenario.slo.completion_rate

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from planner.economics.cost import token_cost
 from planner.economics.energy import energy, power_model
-from planner.search.loaded import good_part, limits_s
+from planner.search.loaded import good_part
 from planner.search.setup import Setup
 from planner.search.table import Outcome, Workers
 from planner.serving.latency import METRICS, LoadResult
@@ -78,7 +78,7 @@ def outcome_of(
 
 
 def _limit_share(s: Setup, result: LoadResult) -> Array:
-    shares = [result.get(m, level) / limit for m, levels in limits_s(s).items() for level, limit in levels.items()]
+    shares = [result.get(m, level) / limit for m, levels in s.limits_s.items() for level, limit in levels.items()]
     return np.max(np.stack(shares), axis=0) if shares else np.zeros(result.stable.shape)
 
 

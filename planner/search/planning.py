@@ -23,11 +23,12 @@ from planner.search.candidate import candidates, serves_nothing
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Estimate, Plan, Versions
-from planner.search.prefixes import settled
+from planner.search.prefixes import with_hits
 from planner.search.reasons import Refused, fitting_rejections, misses, rejections
 from planner.search.refining import looked_at
 from planner.search.rejections import nearest_misses
 from planner.search.selection import Feasible, Key, by_objective, distinct, frontier, points, ranked
+from planner.search.settling import settle, settled
 from planner.search.setup import Hardware, Setup, setup
 from planner.search.sizing import sizing_of
 from planner.search.table import Deployments, IntArray
@@ -51,7 +52,7 @@ def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
     known, reuse = catalog or open_catalog(), scenario.workload.prefix_reuse
     if reuse is None:
         return _planned(scenario, known)[1]
-    return settled(scenario, reuse, lambda question: _planned(question, known))
+    return with_hits(scenario, reuse, lambda question: _planned(question, known))
 
 
 def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
@@ -75,12 +76,9 @@ def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
         if why is not None:
             refused.append(why)
     for last in (*[False] * LOOKS, True):
-        feasible = Feasible(tables)
-        best_of_layouts = distinct(tables, ranked(feasible, scenario.objective), LISTED)
-        unbeaten = frontier(feasible, best_of_layouts[0] if best_of_layouts else None)
-        chosen = by_objective(tables, list(dict.fromkeys([*best_of_layouts, *unbeaten])), scenario.objective)
+        tables, chosen, unbeaten = _listed(s, tables)
         closer = tables if last else looked_at(s, tables, chosen, scenario.objective)
-        if all(a is b for a, b in zip(closer, tables, strict=True)):
+        if _same(closer, tables):
             break
         tables = closer
     found = _written(s, tables, chosen)
@@ -107,9 +105,27 @@ def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
         nearest_misses=() if found else misses(s, tables, tuple(fits.values()), refused),
         assumptions=assumptions(s, used, found),
         evaluated=sum(t.evaluated for t in tables),
-        feasible=len(feasible),
+        feasible=len(Feasible(tables)),
     )
     return s, answer
+
+
+def _listed(s: Setup, tables: list[Deployments]) -> tuple[list[Deployments], list[Key], list[Key]]:
+    """The tables with whatever is listed settled, what is listed, best first, and the frontier among it."""
+    wanted = s.scenario.objective
+    while True:
+        feasible = Feasible(tables)
+        best_of_layouts = distinct(tables, ranked(feasible, wanted), LISTED)
+        unbeaten = frontier(feasible, best_of_layouts[0] if best_of_layouts else None)
+        chosen = by_objective(tables, list(dict.fromkeys([*best_of_layouts, *unbeaten])), wanted)
+        closer = settled(s, tables, chosen)
+        if _same(closer, tables):
+            return tables, chosen, unbeaten
+        tables = closer
+
+
+def _same(ones: list[Deployments], others: list[Deployments]) -> bool:
+    return all(a is b for a, b in zip(ones, others, strict=True))
 
 
 def estimate(
@@ -132,8 +148,7 @@ def estimate(
     table = aggregated_deployments(s, hw, fitting, concurrency)
     assert table is not None
     for _ in range(LOOKS):
-        best = next(ranked(Feasible([table]), scenario.objective), None)
-        row = best[1] if best is not None else int(nearest_misses(table.rejections, table.gpus, 1)[0])
+        table, row = _best_row(s, table)
         (closer,) = looked_at(s, [table], [(0, row)], scenario.objective)
         if closer is table:
             break
@@ -155,6 +170,18 @@ def estimate(
         assumptions=(*((ONE_WORKER,) if pools_only(scenario) else ()), *assumptions(s, [hw], [candidate])),
         versions=versions(s.catalog),
     )
+
+
+def _best_row(s: Setup, table: Deployments) -> tuple[Deployments, int]:
+    """The best row of a table, settled, or the one that comes nearest; and the table."""
+    while True:
+        best = next(ranked(Feasible([table]), s.scenario.objective), None)
+        if best is None:
+            return table, int(nearest_misses(table.rejections, table.gpus, 1)[0])
+        closer = settle(s, table, np.array(best[1:]))
+        if closer is table:
+            return table, best[1]
+        table = closer
 
 
 ONE_WORKER = (

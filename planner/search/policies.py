@@ -7,7 +7,6 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.search.loaded import limits_s
 from planner.search.plan_schema import AdmissionPolicy, Percentiles, PriorityLatency
 from planner.search.setup import Setup
 from planner.serving.admission import Policy
@@ -27,7 +26,7 @@ def admission_policy(s: Setup, result: LoadResult, k: int, max_sequences: int) -
 
     Classes that are less urgent leave the blocks that the more urgent ones hold on average.
     """
-    limits = limits_s(s).get("ttft", {})
+    limits = s.limits_s.get("ttft", {})
     patience = min(limits.values()) if limits else PATIENCE_S
     flow = result.flow
     rate = float(flow.occupancy[k] / flow.residence_s[k]) if result.stable[k] else 0.0

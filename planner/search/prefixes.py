@@ -19,7 +19,7 @@ ROUNDS, NEAR = 5, 0.01
 MOST_HIT = 0.999
 
 
-def settled(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], tuple[Setup, Plan]]) -> Plan:
+def with_hits(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], tuple[Setup, Plan]]) -> Plan:
     """The plan with the highest hit rate that the caches of its best candidate reach, by bisection.
 
     More hits mean fewer prompt tokens to compute and fewer or fuller workers, and so less memory for the cache: a rate

@@ -13,10 +13,10 @@ from planner.replay.settings import scheduler_kind
 from planner.roofline.step import StepWork, step_times
 from planner.search.blocks import THREADS
 from planner.search.judge import judge
-from planner.search.loaded import limits_s
 from planner.search.ranking import objective
 from planner.search.rejections import Rejections, nearest_misses
 from planner.search.selection import COLUMNS, Feasible, Key, distinct, ranked
+from planner.search.settling import settle
 from planner.search.setup import Setup
 from planner.search.table import Deployments, Outcome, Workers
 from planner.serving.open_loop import WorkerLoad, flow
@@ -54,7 +54,7 @@ def looked_at(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key], want
     for t, table in enumerate(tables):
         rows = np.array([row for of, row in wide if of == t and row not in table.steps], dtype=np.int64)
         if rows.size:
-            out[t] = refine(s, table, rows)
+            out[t] = refine(s, settle(s, table, rows), rows)
     return out
 
 
@@ -116,7 +116,7 @@ def _updated(s: Setup, d: Deployments, rows: IntArray, steps: Sequence[Stepwise]
     for metric, level in latency:
         values = np.array([one.seconds(metric, level) for one in steps])
         latency[(metric, level)] = put(latency[(metric, level)], rows, values)
-    good = np.array([one.good_part(limits_s(s)) for one in steps]) * (1.0 - o.rejection[rows])
+    good = np.array([one.good_part(s.limits_s) for one in steps]) * (1.0 - o.rejection[rows])
     outcome = replace(
         o,
         latency=latency,
@@ -132,15 +132,7 @@ def _judged(s: Setup, d: Deployments, outcome: Outcome, rows: IntArray) -> Rejec
     """Verdict with ``rows`` judged again, apart from those that do not fit memory."""
     before = d.rejections
     rows = rows[(before.code[rows] < 0) | (before.code[rows] != _code(before, "memory"))]
-    found = judge(s, d.decode.take(rows), None, outcome.take(rows), ())
-    names = [*before.names, *(name for name in found.names if name not in before.names)]
-    code = np.array([*(names.index(name) for name in found.names), -1])[found.code]
-    return Rejections(
-        tuple(names),
-        put(before.code, rows, code),
-        put(before.needed, rows, found.needed),
-        put(before.available, rows, found.available),
-    )
+    return before.updated(rows, judge(s, d.decode.take(rows), None, outcome.take(rows), ()))
 
 
 def _code(rejections: Rejections, name: str) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from planner.errors import UnknownNameError
 from planner.layout.enumeration import RejectedLayouts
+from planner.serving.rows import put
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -70,6 +71,17 @@ class Rejections:
     @property
     def feasible(self) -> NDArray[np.bool_]:
         return self.code < 0
+
+    def updated(self, rows: IntArray, part: Rejections) -> Rejections:
+        """With the verdict on candidates at positions ``rows`` replaced by that of ``part``."""
+        names = (*self.names, *(name for name in part.names if name not in self.names))
+        code = np.array([*(names.index(name) for name in part.names), -1])[part.code]
+        return Rejections(
+            names,
+            put(self.code, rows, code),
+            put(self.needed, rows, part.needed),
+            put(self.available, rows, part.available),
+        )
 
 
 @dataclass(frozen=True)

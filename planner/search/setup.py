@@ -33,6 +33,7 @@ from planner.serving.length_shape import LengthShape
 from planner.serving.prefix_cache import Hits, computed_shape
 from planner.serving.speculative import acceptance_from_length, extra_kv_tokens, in_steps, steps_for
 from planner.serving.worker import Traffic
+from planner.units import MILLISECOND
 
 DEFAULT_WORKER_GPUS = 64
 """Largest worker tried where the scenario names none."""
@@ -84,6 +85,14 @@ class Setup:
     precision: PrecisionPlan
     scheduler: SchedulerSpec
     _hardware: dict[tuple[str, int | None], Hardware] = field(default_factory=dict)
+
+    @cached_property
+    def limits_s(self) -> Mapping[str, Mapping[str, float]]:
+        """Latency limits in seconds by metric ("ttft", ...) and by "mean" or percentile."""
+        found: dict[str, dict[str, float]] = {}
+        for metric, level, limit in self.scenario.slo.limits():
+            found.setdefault(metric.removesuffix("_ms"), {})[level] = limit * MILLISECOND
+        return found
 
     @cached_property
     def traffic(self) -> Traffic:

@@ -118,6 +118,12 @@ class Outcome:
         latency = {key: values[rows] for key, values in kept.pop("latency").items()}
         return Outcome(latency=latency, **{name: values[rows] for name, values in kept.items()})
 
+    def updated(self, rows: IntArray, part: Outcome) -> Outcome:
+        """With the deployments at positions ``rows`` replaced by those of ``part``."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self)}
+        latency = {key: put(values, rows, part.latency[key]) for key, values in kept.pop("latency").items()}
+        return Outcome(latency=latency, **{name: put(v, rows, getattr(part, name)) for name, v in kept.items()})
+
 
 @dataclass(frozen=True)
 class Deployments:
@@ -135,6 +141,9 @@ class Deployments:
     """The loads behind the latencies, rows as in the table."""
     steps: Mapping[int, Stepwise] = field(default_factory=dict)
     """Rows that were looked at step by step (:mod:`planner.search.refining`)."""
+    settled: BoolArray | None = None
+    """Rows whose steps were evaluated at the occupancy that their load comes to, not carried there along a slope
+    (:mod:`planner.search.settling`); None where all of them were."""
 
     def __len__(self) -> int:
         return len(self.decode)
@@ -159,6 +168,20 @@ class Deployments:
             len(rows),
             None if self.loaded is None else self.loaded.take(rows),
             {k: self.steps[row] for k, row in enumerate(rows.tolist()) if row in self.steps},
+            None if self.settled is None else self.settled[rows],
+        )
+
+    def updated(self, rows: IntArray, part: Deployments) -> Deployments:
+        """With the aggregated deployments at positions ``rows`` replaced by those of ``part``, settled."""
+        assert self.loaded is not None
+        assert part.loaded is not None
+        return replace(
+            self,
+            decode=self.decode.updated(rows, part.decode),
+            outcome=self.outcome.updated(rows, part.outcome),
+            rejections=self.rejections.updated(rows, part.rejections),
+            loaded=self.loaded.updated(rows, part.loaded),
+            settled=None if self.settled is None else put(self.settled, rows, np.ones(rows.size, dtype=bool)),
         )
 
     def describe(self, i: int) -> str:

@@ -84,6 +84,12 @@ class LoadResult:
         queue = Wait(*(put(getattr(mine.backlog, f.name), rows, getattr(theirs.backlog, f.name)) for f in fields(Wait)))
         return LoadResult(**found, flow=Flow(**states, backlog=queue))
 
+    def take(self, rows: NDArray[np.int64]) -> LoadResult:
+        """The candidates at positions ``rows``."""
+        found: dict[str, Any] = {m: {name: v[rows] for name, v in getattr(self, m).items()} for m in METRICS}
+        found |= {name: getattr(self, name)[rows] for name in ("rejection", "stable", "outside")}
+        return LoadResult(**found, flow=self.flow.take(rows))
+
     def get(self, metric: str, percentile: str) -> Array:
         """Seconds of a metric (:data:`METRICS`) at "mean" or a percentile."""
         found: Array = getattr(self, metric)[percentile]
@@ -117,8 +123,10 @@ def percentiles(
     load: WorkerLoad,
     wanted: Mapping[str, Sequence[str]] = EVERYTHING,
     prefill: PrefillPool | None = None,
+    known: Flow | None = None,
 ) -> LoadResult:
-    """Latencies of a worker at its rate; only the ``wanted`` percentiles by metric are computed beside means.
+    """Latencies of a worker at its rate; only the ``wanted`` percentiles by metric are computed beside means. ``known``
+    is its steady state (:func:`flow`) where that was found before.
 
     TTFT = wait until the scheduler looks + wait for room in the token budget + wait for a KV slot + prompts in the same
     steps + own prompt + fixed time. TBT = decode step at the occupancy that tokens see, plus, in the part f of gaps
@@ -128,7 +136,7 @@ def percentiles(
     With ``prefill``, prompts are processed elsewhere: TTFT = wait of that pool + own prompt + KV transfer + the wait
     for a slot and for the decode scheduler; ``load`` then has no prompt work (prefill_step_s 0, decodes_pause).
     """
-    f = flow(load)
+    f = flow(load) if known is None else known
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):  # what is not stable answers infinity
         if prefill is None:
             first, until_first = ttft_parts(load, f)

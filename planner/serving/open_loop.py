@@ -162,6 +162,12 @@ class Flow:
     """Tokens of a request until ``after_own_s`` is spent."""
     stable: BoolArray
 
+    def take(self, rows: NDArray[np.int64]) -> Flow:
+        """The candidates at positions ``rows``."""
+        kept: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        backlog = Wait(*(getattr(kept["backlog"], f.name)[rows] for f in fields(Wait)))
+        return Flow(**{**{name: v[rows] for name, v in kept.items() if name != "backlog"}, "backlog": backlog})
+
 
 ROUNDS = 5
 """Rounds of the fixed point between occupancy, step time and prompts per step: it contracts by the prefill share."""

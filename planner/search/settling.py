@@ -1,0 +1,47 @@
+"""Deployments with steps at their own occupancy.
+
+A search evaluates steps on a grid of operating points and carries them along their slope to the occupancy that the load
+of each deployment comes to. What is listed is evaluated again there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.search.aggregated import at_occupancy, at_own_occupancy, under_load
+from planner.search.judge import judge
+from planner.search.loaded import Loaded, slopes, worker_load
+from planner.search.outcome import outcome_of
+from planner.search.selection import Key
+from planner.search.setup import Setup
+from planner.search.table import Array, Deployments, IntArray, Workers
+from planner.serving.open_loop import WorkerLoad
+
+
+def settled(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key]) -> list[Deployments]:
+    """``tables`` with those of ``keys`` settled that are not; a table without any stays the same object."""
+    return [settle(s, table, np.array([row for of, row in keys if of == t])) for t, table in enumerate(tables)]
+
+
+def settle(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
+    """The table with ``rows`` settled, those apart that are."""
+    if d.settled is None or not rows.size or d.settled[rows].all():
+        return d
+    rows = np.unique(rows[~d.settled[rows]])
+    assert d.loaded is not None
+    load = d.loaded.worker.take(rows)
+    return d.updated(rows, at_own_steps(s, d.decode.take(rows), load, load.decode_step_slope_s))
+
+
+def at_own_steps(s: Setup, w: Workers, load: WorkerLoad, slope: Array | None = None) -> Deployments:
+    """A table of aggregated workers at an offered rate, judged, with steps at the occupancy that their counts come to,
+    found along the slope of ``load``; ``slope``: seconds that one more request adds to a step, evaluated where None.
+    """
+    w, loop, held, stage = at_own_occupancy(s, w, load)
+    loaded = Loaded(worker_load(s, w, stage, slopes(s, w, stage.decode_s, 1) if slope is None else slope))
+    result = under_load(s, loaded)
+    w = at_occupancy(w, result)
+    outcome = outcome_of(s, w, None, result, loop.throughput_rps)
+    return Deployments("agg", w, None, outcome, judge(s, w, None, outcome, (held,)), len(w), loaded)
