@@ -357,7 +357,8 @@ def _brought_down(
     if not lean.size:
         return w, held, loaded, result, changed
     load = loaded.worker.take(lean)
-    few, _, budget, stage = at_own_occupancy(s, replace(w.take(lean), count=fewer), load)
+    few = at_own_occupancy(s, replace(w.take(lean), count=fewer), load)
+    _, budget, stage = stepped(s, few)
     here = Loaded(worker_load(s, few, stage, load.decode_step_slope_s))
     found = under_load(s, here, asked(s))
     good = np.flatnonzero(meets(s, found))
@@ -382,15 +383,19 @@ def _ranked_by(s: Setup, w: Workers, loaded: Loaded, found: LoadResult) -> LoadR
     return result.updated(rows, under_load(s, loaded.take(rows), known=found.flow.take(rows)))
 
 
-def at_own_occupancy(s: Setup, w: Workers, load: WorkerLoad) -> tuple[Workers, LoopTimes, Held, Stage]:
-    """Workers with their steps as they are at the occupancy that their count comes to, which follows the slope of the
-    step times of ``load`` from where those were evaluated.
+def at_own_occupancy(s: Setup, w: Workers, load: WorkerLoad) -> Workers:
+    """Workers with the requests that their count comes to, which follows the slope of the step times of ``load`` from
+    where those were evaluated.
     """
     rate, cv = rates(s, w.count)
     occupancy = Loaded(load.at_rate(rate, cv, sharing(s, w.count))).result({}).flow.occupancy
-    w = replace(w, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), w.concurrency))
+    return replace(w, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), w.concurrency))
+
+
+def stepped(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
+    """Memory and steps of workers, each with its own dependence on the length of a prompt."""
     loop, held, stage = evaluate(s, w)
-    return w, loop, held, with_prompt_shape(s, w, stage, np.arange(len(w)))
+    return loop, held, with_prompt_shape(s, w, stage, np.arange(len(w)))
 
 
 def _leanest(w: Workers) -> IntArray:

@@ -23,6 +23,7 @@ from planner.search.candidate import candidates, serves_nothing
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.headline import deployment
 from planner.search.plan_schema import Candidate, Estimate, Plan, Versions
+from planner.search.planned import Estimated, Planned
 from planner.search.prefixes import with_hits
 from planner.search.reasons import Refused, fitting_rejections, misses, rejections
 from planner.search.refining import looked_at
@@ -30,7 +31,6 @@ from planner.search.rejections import nearest_misses
 from planner.search.selection import Feasible, Key, by_objective, distinct, frontier, points, ranked
 from planner.search.settling import settle, settled
 from planner.search.setup import Hardware, Setup, setup
-from planner.search.sizing import sizing_of
 from planner.search.table import Deployments, IntArray
 from planner.units import MILLISECOND
 
@@ -44,18 +44,24 @@ LISTED = 30
 
 
 def plan(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
-    """Every legal layout at every operating point on every node type of the scenario, judged and ranked.
+    """Every legal layout at every operating point on every node type of the scenario, judged and ranked, and the best
+    one sized.
 
     Raises InputError for a scenario whose names do not resolve; a scenario that nothing serves gives a plan without
     candidates, with the reasons and the nearest misses.
     """
+    return planned(scenario, catalog).sized()
+
+
+def planned(scenario: Scenario, catalog: Catalog | None = None) -> Planned:
+    """The same before anything is sized, with the deployments behind the candidates."""
     known, reuse = catalog or open_catalog(), scenario.workload.prefix_reuse
     if reuse is None:
-        return _planned(scenario, known)[1]
+        return _planned(scenario, known)
     return with_hits(scenario, reuse, lambda question: _planned(question, known))
 
 
-def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
+def _planned(scenario: Scenario, catalog: Catalog) -> Planned:
     s = setup(scenario, catalog)
     refused: list[Refused] = []
     tables: list[Deployments] = []
@@ -82,9 +88,6 @@ def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
             break
         tables = closer
     found = _written(s, tables, chosen)
-    if found:
-        of, row = chosen[0]
-        found[0] = found[0].model_copy(update={"sizing": sizing_of(s, tables[of].take(np.array([row])))})
     used = [hw for hw, _ in fits.values()]
     best = found[0] if found else None
     answer = Plan(
@@ -107,7 +110,9 @@ def _planned(scenario: Scenario, catalog: Catalog) -> tuple[Setup, Plan]:
         evaluated=sum(t.evaluated for t in tables),
         feasible=len(Feasible(tables)),
     )
-    return s, answer
+    rows = [np.array([row for of, row in chosen if of == t], dtype=np.int64) for t in range(len(tables))]
+    places = tuple((of, int(np.flatnonzero(rows[of] == row)[0])) for of, row in chosen)
+    return Planned(s, answer, tuple(table.take(some) for table, some in zip(tables, rows, strict=True)), places)
 
 
 def _listed(s: Setup, tables: list[Deployments]) -> tuple[list[Deployments], list[Key], list[Key]]:
@@ -140,6 +145,18 @@ def estimate(
 
     Without ``concurrency`` (requests in flight in a worker) the best operating point of the layout is taken.
     """
+    return estimated(scenario, layout, node=node, concurrency=concurrency, catalog=catalog).estimate
+
+
+def estimated(
+    scenario: Scenario,
+    layout: Layouts,
+    *,
+    node: str | None = None,
+    concurrency: float | None = None,
+    catalog: Catalog | None = None,
+) -> Estimated:
+    """The same with the deployment behind it."""
     s = setup(scenario, catalog or open_catalog())
     hw = s.hardware(_choice(scenario, node))
     single, broken = fitting_rejections(s, hw, layout)
@@ -159,7 +176,7 @@ def estimate(
     if s.rate_rps is not None:  # in a closed loop those that memory does not hold wait, and have their times
         held = held and not any(r.reason == "memory" for r in missed)
     reasons = (*broken, *missed)
-    return Estimate(
+    answer = Estimate(
         scenario=scenario,
         identity=identity_of(
             scenario, s.spec, s.precision.as_dict(), gpu=hw.accelerator.id, topology=_topology(candidate)
@@ -170,6 +187,7 @@ def estimate(
         assumptions=(*((ONE_WORKER,) if pools_only(scenario) else ()), *assumptions(s, [hw], [candidate])),
         versions=versions(s.catalog),
     )
+    return Estimated(s, answer, table.take(np.array([row])))
 
 
 def _best_row(s: Setup, table: Deployments) -> tuple[Deployments, int]:

@@ -9,7 +9,8 @@ import numpy as np
 from planner.errors import InputError
 from planner.model.kv import kv_bytes_per_token
 from planner.scenario.schema import PrefixReuse, Scenario
-from planner.search.plan_schema import Candidate, Layout, MemoryGib, Plan, PrefixCache
+from planner.search.plan_schema import Candidate, Layout, MemoryGib, PrefixCache
+from planner.search.planned import Planned
 from planner.search.setup import Setup
 from planner.serving.prefix_cache import RoutedCache, by_affinity, spread_evenly, zipf
 from planner.units import GIB
@@ -19,7 +20,7 @@ ROUNDS, NEAR = 5, 0.01
 MOST_HIT = 0.999
 
 
-def with_hits(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], tuple[Setup, Plan]]) -> Plan:
+def with_hits(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], Planned]) -> Planned:
     """The plan with the highest hit rate that the caches of its best candidate reach, by bisection.
 
     More hits mean fewer prompt tokens to compute and fewer or fuller workers, and so less memory for the cache: a rate
@@ -32,45 +33,48 @@ def with_hits(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], 
     low, high = 0.0, min(reuse.tokens / mean, MOST_HIT)
     rate, reached = scenario.workload.prefix_hit_rate or high, None
     for _ in range(ROUNDS):
-        s, answer = ask(with_rate(scenario, rate))
-        if answer.best is None:
+        made = ask(with_rate(scenario, rate))
+        best = made.plan.best
+        if best is None:
             high, found_rate = rate, low
         else:
-            found = prefix_cache(s, answer.best, reuse)
+            found = prefix_cache(made.setup, best, reuse)
             found_rate = found.hit_rate
             if found_rate >= rate - NEAR:
-                low, reached = max(rate, low), _with(answer, answer.best, found)
+                low, reached = max(rate, low), _with(made, best, found)
             else:
                 high = rate
         if high - low < NEAR or low >= high:
             break
         rate = found_rate if low < found_rate < high else 0.5 * (low + high)
     if reached is None:
-        s, answer = ask(with_rate(scenario, low))
-        reached = answer if answer.best is None else _with(answer, answer.best, prefix_cache(s, answer.best, reuse))
+        reached = ask(with_rate(scenario, low))
+        best = reached.plan.best
+        reached = reached if best is None else _with(reached, best, prefix_cache(reached.setup, best, reuse))
     return _which_holds(reached, scenario.workload.prefix_hit_rate)
 
 
-def _which_holds(answer: Plan, given: float) -> Plan:
+def _which_holds(made: Planned, given: float) -> Planned:
     """Says so where a hit rate was given that the shared prefixes do not give."""
+    answer = made.plan
     found = answer.scenario.workload.prefix_hit_rate
     if not given or abs(found - given) < NEAR:
-        return answer
+        return made
     text = (
         f"prefix_hit_rate {given:.1%} is not used: prefix_reuse is given too, and the hit rate that follows from it "
         f"is {found:.1%}."
     )
-    return answer.model_copy(update={"assumptions": (*answer.assumptions, text)})
+    return made.with_plan(answer.model_copy(update={"assumptions": (*answer.assumptions, text)}))
 
 
-def _with(answer: Plan, best: Candidate, found: PrefixCache) -> Plan:
+def _with(made: Planned, best: Candidate, found: PrefixCache) -> Planned:
     sentence = (
         f"Prefix caches hold {found.hit_rate:.0%} of the prompt tokens; with requests to the worker that knows the "
         f"prefix they would hold {found.affinity_hit_rate:.0%}, to the least loaded one "
         f"{found.least_loaded_hit_rate:.0%}."
     )
     first = best.model_copy(update={"prefix_cache": found, "explanation": (*best.explanation, sentence)})
-    return answer.model_copy(update={"candidates": (first, *answer.candidates[1:])})
+    return made.with_plan(made.plan.model_copy(update={"candidates": (first, *made.plan.candidates[1:])}))
 
 
 def with_rate(scenario: Scenario, rate: float) -> Scenario:

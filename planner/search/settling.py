@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.search.aggregated import at_occupancy, at_own_occupancy, under_load
+from planner.search.aggregated import at_occupancy, at_own_occupancy, stepped, under_load
 from planner.search.judge import judge
 from planner.search.loaded import Loaded, slopes, worker_load
 from planner.search.outcome import outcome_of
@@ -36,12 +36,17 @@ def settle(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
 
 
 def at_own_steps(s: Setup, w: Workers, load: WorkerLoad, slope: Array | None = None) -> Deployments:
-    """A table of aggregated workers at an offered rate, judged, with steps at the occupancy that their counts come to,
-    found along the slope of ``load``; ``slope``: seconds that one more request adds to a step, evaluated where None.
+    """A table of aggregated workers, judged, with steps at the occupancy that their counts come to at the offered rate,
+    found along the slope of ``load``; in a closed loop with as many requests as they have.
+
+    ``slope``: seconds that one more request adds to a step, evaluated where None.
     """
-    w, loop, held, stage = at_own_occupancy(s, w, load)
-    loaded = Loaded(worker_load(s, w, stage, slopes(s, w, stage.decode_s, 1) if slope is None else slope))
+    closed = s.rate_rps is None
+    w = w if closed else at_own_occupancy(s, w, load)
+    loop, held, stage = stepped(s, w)
+    slope = slopes(s, w, stage.decode_s, 1) if slope is None else slope
+    loaded = Loaded(worker_load(s, w, stage, slope), None, *((loop, w.concurrency) if closed else ()))
     result = under_load(s, loaded)
-    w = at_occupancy(w, result)
+    w = w if closed else at_occupancy(w, result)
     outcome = outcome_of(s, w, None, result, loop.throughput_rps)
     return Deployments("agg", w, None, outcome, judge(s, w, None, outcome, (held,)), len(w), loaded)

@@ -6,11 +6,12 @@ from threading import Semaphore
 
 import streamlit as st
 
-import planner
 from planner.catalog import Catalog
 from planner.scenario.load import check_names
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Plan
+from planner.search.planned import Planned
+from planner.search.planning import planned
 from planner.ui import state
 from planner.ui.i18n import _
 
@@ -27,12 +28,28 @@ def answer(scenario: Scenario) -> Plan:
 
 def quiet_answer(scenario: Scenario, catalog: Catalog) -> Plan:
     """The same without a sign of life, for callers that show their own; raises PlannerError."""
+    return answered_with(scenario, catalog).plan
+
+
+def answered_with(scenario: Scenario, catalog: Catalog) -> Planned:
+    """The same with the deployments behind the plan's candidates; raises PlannerError."""
     check_names(scenario, catalog)
-    return _plan(scenario.to_yaml(), catalog.version, scenario, catalog)
+    return _planned(scenario.to_yaml(), catalog.version, scenario, catalog)
 
 
-# A plan is frozen: sessions share one object instead of unpickling a copy of it at every click.
+# A plan is frozen: sessions share one object instead of unpickling a copy of it at every click. Fleets are sized where
+# they are shown: that takes up to a third of a plan again.
 @st.cache_resource(max_entries=KEPT_PLANS, show_spinner=False)
-def _plan(yaml: str, catalogue: str, _scenario: Scenario, _catalog: Catalog) -> Plan:
+def _planned(yaml: str, catalogue: str, _scenario: Scenario, _catalog: Catalog) -> Planned:
     with _turn:
-        return planner.plan(_scenario, catalog=_catalog)
+        return planned(_scenario, _catalog)
+
+
+def sized_answer(scenario: Scenario, catalog: Catalog, rank: int) -> Plan:
+    """The same with the sizing of the candidate of that rank; as it is where nothing serves the scenario."""
+    return _sized(scenario.to_yaml(), catalog.version, rank, scenario, catalog)
+
+
+@st.cache_resource(max_entries=KEPT_PLANS, show_spinner=False)
+def _sized(yaml: str, catalogue: str, rank: int, _scenario: Scenario, _catalog: Catalog) -> Plan:
+    return answered_with(_scenario, _catalog).sized(rank)

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-import planner
-from planner.catalog import Catalog
 from planner.errors import PlannerError
 from planner.layout.layouts import Layouts
 from planner.roofline.step import StepWork
 from planner.scenario.schema import Scenario
 from planner.search.aggregated import budget_of, most_sequences, uses_deepep
 from planner.search.plan_schema import Candidate, Layout, Phase, Plan
-from planner.search.setup import Hardware, Setup, setup
-from planner.search.table import Workers
+from planner.search.planned import Estimated
+from planner.search.planning import estimated
+from planner.search.setup import Hardware, Setup
+from planner.search.table import Deployments, Workers
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
+from planner.ui.answers import answered_with
 from planner.ui.current import Answered, Current
 
 KEPT = 64
@@ -37,6 +38,8 @@ class Subject:
     feasible: bool
     setup: Setup
     pools: dict[str, Workers]
+    deployment: Deployments
+    """What the candidate's figures came from, a table of one row."""
     key: str
     """Names plan and candidate in widget keys."""
 
@@ -62,22 +65,20 @@ class Subject:
 
 def subject_of(current: Current) -> Subject | None:
     """The chosen candidate of a page's plan, else its nearest miss; None where there is not even one."""
-    s = _setup(current.scenario.to_yaml(), current.catalog.version, current.scenario, current.catalog)
-    candidate = current.candidate if isinstance(current, Answered) else _nearest(current)
-    if candidate is None:
-        return None
-    return Subject(
-        current.scenario,
-        current.plan,
-        candidate,
-        isinstance(current, Answered),
-        s,
-        _pools(s, candidate),
-        f"{current.key}.{candidate.rank}",
-    )
+    if isinstance(current, Answered):
+        made = answered_with(current.scenario, current.catalog)
+        return _subject(current, made.setup, current.candidate, made.deployment(current.candidate.rank))
+    found = _nearest(current)
+    return None if found is None else _subject(current, found.setup, found.estimate.candidate, found.deployment)
 
 
-def _nearest(current: Current) -> Candidate | None:
+def _subject(current: Current, s: Setup, candidate: Candidate, deployment: Deployments) -> Subject:
+    key = f"{current.key}.{candidate.rank}"
+    feasible = isinstance(current, Answered)
+    return Subject(current.scenario, current.plan, candidate, feasible, s, _pools(s, candidate), deployment, key)
+
+
+def _nearest(current: Current) -> Estimated | None:
     for miss in current.plan.nearest_misses:
         try:
             return _estimated(current.scenario.to_yaml(), current.catalog.version, miss.layout, miss.node, current)
@@ -86,15 +87,10 @@ def _nearest(current: Current) -> Candidate | None:
     return None
 
 
-@st.cache_resource(max_entries=KEPT, show_spinner=False)
-def _setup(yaml: str, catalogue: str, _scenario: Scenario, _catalog: Catalog) -> Setup:
-    return setup(_scenario, _catalog)
-
-
 @st.cache_resource(max_entries=KEPT, show_spinner=False, hash_funcs={Layout: lambda layout: layout.describe()})
-def _estimated(yaml: str, catalogue: str, layout: Layout, node: str, _current: Current) -> Candidate:
+def _estimated(yaml: str, catalogue: str, layout: Layout, node: str, _current: Current) -> Estimated:
     one = Layouts.of(**layout.model_dump())
-    return planner.estimate(_current.scenario, one, node=node, catalog=_current.catalog).candidate
+    return estimated(_current.scenario, one, node=node, catalog=_current.catalog)
 
 
 def _pools(s: Setup, c: Candidate) -> dict[str, Workers]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,12 @@ pytest.importorskip("plotly")
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-import planner
 from planner.catalog import Catalog
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Plan
-from planner.ui import gallery
+from planner.search.planned import Planned
+from planner.search.setup import setup
+from planner.ui import answers, gallery
 from tests.ui.sample_plan import sample_plan
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
@@ -36,16 +37,25 @@ def plan(scenario: Scenario) -> Plan:
     return sample_plan(scenario)
 
 
+def answer_with(monkeypatch: pytest.MonkeyPatch, make: Callable[[Scenario], Plan]) -> None:
+    """Lets the app answer with the plans that ``make`` gives."""
+
+    def quick(scenario: Scenario, catalog: Catalog) -> Planned:
+        return Planned(setup(scenario, catalog), make(scenario), (), ())
+
+    monkeypatch.setattr(answers, "planned", quick)
+
+
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Scenario]]:
     """Plans are hand-made; the list holds every scenario that was planned."""
     asked: list[Scenario] = []
 
-    def quick(scenario: Scenario, catalog: Catalog | None = None) -> Plan:
+    def quick(scenario: Scenario) -> Plan:
         asked.append(scenario)
         return sample_plan(scenario)
 
-    monkeypatch.setitem(vars(planner), "plan", quick)
+    answer_with(monkeypatch, quick)
     st.cache_resource.clear()
     yield asked
     st.cache_resource.clear()

@@ -10,6 +10,7 @@ from planner.ui.paid import paid_gpus
 from planner.ui.sections import candidates, headline, reasons
 from planner.ui.sections.charts import picked_rank
 from planner.ui.words import deployment, node_label, term_name
+from tests.ui.conftest import answer_with
 
 
 def test_a_deployment_in_one_line(plan):
@@ -177,7 +178,7 @@ def test_without_a_price_gpus_rank_and_no_number_is_marked(app, monkeypatch, sce
     none = {"usd_per_hour": None, "usd_per_mtok": UsdPerMtok()}
     free = free.model_copy(update={"candidates": tuple(c.model_copy(update=none) for c in free.candidates)})
     free = free.model_copy(update={"best": free.candidates[0]})
-    monkeypatch.setitem(vars(planner), "plan", lambda scenario, catalog=None: free)
+    answer_with(monkeypatch, lambda scenario: free)
     st.cache_resource.clear()
     app.run()
     assert not app.exception

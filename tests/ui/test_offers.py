@@ -4,11 +4,11 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-import planner
+from planner.catalog import catalog
 from planner.search.plan_schema import Rejection
-from planner.ui import state
+from planner.ui import answers, state
 from planner.ui.remedies import remedies
-from tests.ui.conftest import APP, SECONDS
+from tests.ui.conftest import APP, SECONDS, answer_with
 from tests.ui.sample_plan import sample_plan
 
 REACHED, HELD = 40.0, 41.5
@@ -20,7 +20,7 @@ def refined(monkeypatch):
     """Plans of which nothing holds a TPOT limit under HELD; the list holds the limits that were planned."""
     asked = []
 
-    def plan(scenario, catalog=None):
+    def plan(scenario):
         limit = scenario.slo.tpot_ms.mean
         asked.append(limit)
         found = sample_plan(scenario)
@@ -33,7 +33,7 @@ def refined(monkeypatch):
         other = Rejection(**values, count=3, example="e")
         return nothing.model_copy(update={"scenario": scenario, "nearest_misses": (miss, miss), "rejected": (other,)})
 
-    monkeypatch.setitem(vars(planner), "plan", plan)
+    answer_with(monkeypatch, plan)
     st.cache_resource.clear()
     yield asked
     st.cache_resource.clear()
@@ -57,7 +57,7 @@ def too_few(monkeypatch):
     """Plans that need fp8 or two nodes, as the miss says; what is asked for is enough only with ``enough`` nodes."""
     enough = {"nodes": 3}
 
-    def plan(scenario, catalog=None):
+    def plan(scenario):
         nodes = scenario.hardware.candidates[0].max_nodes or 0
         found = sample_plan(scenario)
         if nodes >= enough["nodes"]:
@@ -68,7 +68,7 @@ def too_few(monkeypatch):
         kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
         return nothing.model_copy(update={"scenario": scenario, "nearest_misses": (miss,), "rejected": (kv,)})
 
-    monkeypatch.setitem(vars(planner), "plan", plan)
+    answer_with(monkeypatch, plan)
     st.cache_resource.clear()
     yield enough
     st.cache_resource.clear()
@@ -101,9 +101,7 @@ def test_what_is_enough_is_offered(too_few):
 def test_beside_a_plan_no_other_number_format_is_offered(app, monkeypatch, scenario):
     kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
     assert remedies(scenario, kv)
-    monkeypatch.setitem(
-        vars(planner), "plan", lambda s, catalog=None: sample_plan(s).model_copy(update={"rejected": (kv,)})
-    )
+    answer_with(monkeypatch, lambda s: sample_plan(s).model_copy(update={"rejected": (kv,)}))
     st.cache_resource.clear()
     app.run()
     assert app.metric
@@ -111,14 +109,14 @@ def test_beside_a_plan_no_other_number_format_is_offered(app, monkeypatch, scena
 
 
 def test_a_limit_and_something_else_is_no_offer_where_the_limit_is_enough(refined, monkeypatch):
-    plain = planner.plan
+    plain = answers.planned
 
-    def plan(scenario, catalog=None):
-        found = plain(scenario)
+    def plan(scenario):
+        found = plain(scenario, catalog()).plan
         kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
         return found if found.best is not None else found.model_copy(update={"rejected": (kv,)})
 
-    monkeypatch.setitem(vars(planner), "plan", plan)
+    answer_with(monkeypatch, plan)
     app = AppTest.from_file(str(APP), default_timeout=SECONDS).run()
     app.number_input(key=f"{state.PREFIX}slo.tpot_ms.limit").set_value(30.0).run()
     assert [b.label for b in app.main.button if b.label.startswith("Try")] == [

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from planner.errors import InputError
-from planner.ui import state
+from planner.ui import answers, state
 from tests.ui.sample_config import CONFIG
 
 
@@ -107,17 +107,15 @@ def test_no_hardware_is_one_sentence(app):
 
 
 def test_errors_are_not_kept(app, planned, monkeypatch):
-    import planner
+    good = answers.planned
 
-    good = planner.plan
-
-    def fails(scenario, catalog=None):
+    def fails(scenario, catalog):
         raise InputError("workload.arrival", 7, "something else")
 
-    monkeypatch.setattr(planner, "plan", fails)
+    monkeypatch.setattr(answers, "planned", fails)
     number(app, "slo.tpot_ms.limit").set_value(31.0).run()
     assert "workload.arrival" in app.error[0].value
-    monkeypatch.setattr(planner, "plan", good)
+    monkeypatch.setattr(answers, "planned", good)
     app.run()
     assert not app.error
     assert app.metric

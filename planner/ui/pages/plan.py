@@ -6,7 +6,7 @@ import streamlit as st
 
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui import state
-from planner.ui.current import Answered, current
+from planner.ui.current import Answered, Current, current
 from planner.ui.i18n import _
 from planner.ui.sections import candidates, charts, headline, reasons, take_home
 
@@ -15,31 +15,31 @@ def show() -> None:
     """The page."""
     found = current()
     if isinstance(found, Answered):
-        _feasible(found.plan, found.candidate, found.key)
+        _feasible(found, found.plan, found.candidate)
     elif found is not None:
-        _infeasible(found.plan)
+        _infeasible(found, found.plan)
 
 
-def _feasible(plan: Plan, candidate: Candidate, key: str) -> None:
+def _feasible(found: Answered, plan: Plan, candidate: Candidate) -> None:
     headline.show(plan, candidate)
     if candidate != plan.best:
         st.button(_("Back to the best"), icon=":material/undo:", on_click=state.choose, args=(None,))
-    charts.show(plan, candidate, key)
-    candidates.show(plan, key)
+    charts.show(plan, candidate, found.key)
+    candidates.show(plan, found.key)
     left, right = st.columns(2, gap="medium")
     with left:
         reasons.show_rejections(plan, reasons.Offers(plan))
     with right:
         reasons.show_evidence(candidate)
         reasons.show_assumptions(plan)
-    take_home.show(plan, candidate)
+    take_home.show(found)
 
 
-def _infeasible(plan: Plan) -> None:
+def _infeasible(found: Current, plan: Plan) -> None:
     headline.nothing_feasible(plan)
     offers = reasons.Offers(plan)
     reasons.show_misses(plan, offers)
     reasons.show_rejections(plan, offers)
     reasons.show_assumptions(plan)
-    take_home.show(plan, None)
+    take_home.show(found)
     offers.prove()

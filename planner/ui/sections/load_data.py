@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from planner.catalog import Catalog
 from planner.errors import PlannerError
 from planner.scenario.schema import PERCENTILES, Scenario
-from planner.search.aggregated import aggregated_deployments, fit
-from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
+from planner.search.aggregated import aggregated_deployments, budget_of, fit
 from planner.search.loaded import Loaded, good_part, meets
 from planner.search.plan_schema import Candidate, Percentiles, Plan
 from planner.search.refining import refine
-from planner.search.setup import Setup, setup
+from planner.search.settling import at_own_steps
+from planner.search.setup import Setup
 from planner.search.sizing import sizing_of
 from planner.search.sizing_schema import Sizing
 from planner.search.split_map import split_cell
-from planner.search.table import Deployments, Workers
+from planner.search.table import Deployments
 from planner.serving.latency import LoadResult
 from planner.serving.stepwise import with_stepwise
 from planner.ui.answers import quiet_answer
@@ -89,37 +89,31 @@ def load_curve(subject: Subject) -> Curve | None:
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def _load_curve(yaml: str, catalogue: str, key: str, _subject: Subject) -> Curve | None:
-    s = _subject.setup
-    table = _table(s, _subject.pools)
+    s, one = _subject.setup, _subject.deployment
+    assert one.loaded is not None
+    if s.rate_rps is None:
+        return None if one.prefill is not None else _by_requests(s, _subject)
+    many = replace(one.take(np.zeros(SHARES.size, dtype=np.int64)), loaded=at_shares(one.loaded, SHARES), steps={})
+    return _curve(s, SHARES, _as_planned(s, many, one))
+
+
+def _by_requests(s: Setup, subject: Subject) -> Curve | None:
+    """A closed loop with each number of requests in one worker that its grid has."""
+    w = subject.pools["both"]
+    table = aggregated_deployments(s, w.hardware, fit(s, w.hardware, w.layouts, ()))
     if table is None or table.loaded is None:
         return None
-    alike = _alike(table, _subject)
-    if not alike.size:
-        return None
-    if s.rate_rps is not None:
-        loaded = at_shares(table.loaded.take(alike[:1]), SHARES)
-        many = replace(table.take(np.full(SHARES.size, alike[0])), loaded=loaded, steps={})
-        return _curve(s, SHARES, _as_planned(s, many, _subject.candidate, int(np.argmin(np.abs(SHARES - 1.0)))))
-    if table.prefill is not None:
-        return None
-    rows = np.flatnonzero(_same_settings(table, _subject))
+    same = (table.decode.two_batch == w.two_batch[0]) & (table.decode.token_budget == w.token_budget[0])
+    rows = np.flatnonzero(same)
     rows = rows[np.argsort(table.decode.concurrency[rows])]
     return _curve(s, table.decode.concurrency[rows], table.loaded.take(rows).result())
 
 
-SAME = 0.005
-"""Relative difference up to which two latencies are the same figure."""
-
-
-def _as_planned(s: Setup, table: Deployments, c: Candidate, planned: int) -> LoadResult:
-    """Latencies of the rows in the form that the plan's own came from: the closed one, or step by step where that gave
-    the candidate's figures. Row ``planned`` is the candidate itself.
-    """
+def _as_planned(s: Setup, table: Deployments, one: Deployments) -> LoadResult:
+    """Latencies of the rows as those of the shown deployment ``one`` were found: in closed form, or step by step."""
     assert table.loaded is not None
     result = table.loaded.result()
-    if _same(c, result, planned):
-        return result
-    return with_stepwise(result, refine(s, table, np.arange(len(table))).steps)
+    return with_stepwise(result, refine(s, table, np.arange(len(table))).steps) if one.steps else result
 
 
 def at_shares(one: Loaded, shares: Array) -> Loaded:
@@ -130,120 +124,38 @@ def at_shares(one: Loaded, shares: Array) -> Loaded:
     return replace(many, worker=worker, prefill=pool and pool.at(pool.given.rate_rps * shares, pool.given.workers))
 
 
-def budget_curve(subject: Subject, tick: Tick) -> Curve | None:
-    """The shown worker at its planned load by token budget of a step; None for separate pools."""
-    w = subject.pools.get("both")
-    if w is None:
+def budget_curve(subject: Subject) -> Curve | None:
+    """The shown worker at its planned load by token budget of a step, as far as memory holds it and prompts that must
+    not be split fit; None for separate pools.
+    """
+    if subject.deployment.prefill is not None:
         return None
-    budgets = sorted({*BUDGETS, int(w.token_budget[0])})
-    refined = _step_by_step(subject)
-    found = []
-    for i, tokens in enumerate(budgets):
-        yaml, version = subject.scenario.to_yaml(), subject.setup.catalog.version
-        one = _at_budget(yaml, version, subject.key, tokens, refined, subject)
-        if one is not None:
-            found.append(one)
-        tick((i + 1) / len(budgets))
-    if not found:
-        return None
-    ms = {m: {p: np.concatenate([c.ms[m][p] for c in found]) for p in CURVES} for m in found[0].ms}
-    return Curve(
-        np.concatenate([c.x for c in found]),
-        ms,
-        np.concatenate([c.good for c in found]),
-        np.concatenate([c.meets for c in found]),
-    )
-
-
-def _step_by_step(subject: Subject) -> bool:
-    """Whether the candidate's latencies came from its steps, one by one, and not from the closed form."""
-    s = subject.setup
-    table = _table(s, subject.pools)
-    if table is None or table.loaded is None or s.rate_rps is None or table.prefill is not None:
-        return False
-    alike = _alike(table, subject)
-    if not alike.size:
-        return False
-    result = table.loaded.take(alike[:1]).result({"ttft": ("p99",), "tbt": ("p99",)})
-    return not _same(subject.candidate, result, 0)
-
-
-def _same(c: Candidate, result: LoadResult, row: int) -> bool:
-    pairs = [(getattr(c, f"{m}_ms").p99, float(result.get(m, "p99")[row]) / MILLISECOND) for m in ("ttft", "tbt")]
-    return all(told is None or abs(here - told) <= SAME * told for told, here in pairs)
+    return _budget_curve(subject.scenario.to_yaml(), subject.setup.catalog.version, subject.key, subject)
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
-def _at_budget(yaml: str, catalogue: str, key: str, tokens: int, refined: bool, _subject: Subject) -> Curve | None:
-    data = _subject.scenario.to_dict()
-    data["engine"]["options"] = {**data["engine"].get("options", {}), "max_num_batched_tokens": tokens}
-    s = setup(Scenario.from_dict(data), _subject.setup.catalog)
-    before = _subject.pools["both"]
-    hw = s.hardware(before.hardware.choice)
-    table = _table(s, {"both": replace(before, hardware=hw)})
-    if table is None or table.loaded is None:
+def _budget_curve(yaml: str, catalogue: str, key: str, _subject: Subject) -> Curve | None:
+    s, one = _subject.setup, _subject.deployment
+    assert one.loaded is not None
+    budgets = np.array(sorted({*BUDGETS, int(one.decode.token_budget[0])}), dtype=np.int64)
+    rows = np.zeros(budgets.size, dtype=np.int64)
+    w = replace(one.decode.take(rows), token_budget=budgets)
+    held = budget_of(s, w.hardware, w.layouts, np.maximum(w.concurrency, 1.0), budgets).fits
+    kept = np.flatnonzero(held & (budgets >= (s.longest_request if s.prompts_unsplit else 0)))
+    if not kept.size:
         return None
-    rows = np.flatnonzero(table.decode.two_batch == before.two_batch[0])
-    if not rows.size:
-        return None
-    load = table.loaded.worker
-    nearest = rows[np.argmin(np.abs(load.reference_occupancy[rows] - before.concurrency[0]))]
-    one = table.loaded.take(np.array([nearest]))
-    if s.rate_rps is not None:
-        planned = s.rate_rps / float(before.count[0])
-        one = at_shares(one, np.array([planned / float(one.worker.rate_rps[0])]))
-    found = replace(table.take(np.array([nearest])), loaded=one, steps={})
-    result = one.result() if not refined else with_stepwise(one.result(), refine(s, found, np.arange(1)).steps)
-    return _curve(s, np.array([float(tokens)]), result)
+    table = at_own_steps(s, w.take(kept), one.loaded.worker.take(rows[kept]))
+    return _curve(s, budgets[kept].astype(float), _as_planned(s, table, one))
 
 
-def _table(s: Setup, pools: Mapping[str, Workers]) -> Deployments | None:
-    """Every operating point of the shown layouts."""
-    try:
-        if "both" in pools:
-            w = pools["both"]
-            return aggregated_deployments(s, w.hardware, fit(s, w.hardware, w.layouts, ()))
-        p, d = pools["prefill"], pools["decode"]
-        prefill = prefill_points(s, p.hardware, fit(s, p.hardware, p.layouts, ()))
-        return disaggregated_deployments(
-            s, prefill, decode_points(s, d.hardware, fit(s, d.hardware, d.layouts, ())), None
-        )
-    except PlannerError:
-        return None
-
-
-def _same_settings(table: Deployments, subject: Subject) -> BoolArray:
-    shown = subject.pools.get("both", subject.pools.get("decode"))
-    assert shown is not None
-    same = table.decode.two_batch == shown.two_batch[0]
-    return same & (table.decode.token_budget == shown.token_budget[0])
-
-
-def _alike(table: Deployments, subject: Subject) -> IntArray:
-    """Rows of the table that are the shown deployment, nearest operating point first."""
-    shown = subject.pools.get("both", subject.pools.get("decode"))
-    assert shown is not None
-    same = _same_settings(table, subject) & (table.decode.count == shown.count[0])
-    if table.prefill is not None:
-        same &= table.prefill.count == subject.pools["prefill"].count[0]
-    rows = np.flatnonzero(same)
-    return rows[np.argsort(np.abs(table.decode.concurrency[rows] - shown.concurrency[0]), kind="stable")]
-
-
-def sizing_for(subject: Subject) -> Sizing | None:
-    """The plan's sizing of its first candidate, else the shown deployment's own; None where it is not found again."""
-    if subject.candidate.sizing is not None:
-        return subject.candidate.sizing
+def sizing_for(subject: Subject) -> Sizing:
+    """Fleet, spares and recovery of the shown deployment."""
     return _sizing(subject.scenario.to_yaml(), subject.setup.catalog.version, subject.key, subject)
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
-def _sizing(yaml: str, catalogue: str, key: str, _subject: Subject) -> Sizing | None:
-    table = _table(_subject.setup, _subject.pools)
-    if table is None:
-        return None
-    alike = _alike(table, _subject)
-    return sizing_of(_subject.setup, table.take(alike[:1])) if alike.size else None
+def _sizing(yaml: str, catalogue: str, key: str, _subject: Subject) -> Sizing:
+    return sizing_of(_subject.setup, _subject.deployment)
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def show_load(subject: Subject) -> None:
     if subject.setup.rate_rps is not None:
         good = percent(float(curve.good[np.argmin(np.abs(curve.x - 1.0))]))
         sizing = sizing_for(subject)
-        if sizing is not None and sizing.carried_rps is not None:
+        if sizing.carried_rps is not None:
             text = _(
                 "Every limit holds up to **{share}** of the planned load. At the plan's load **{good}** of requests "
                 "meet all."
@@ -194,14 +194,8 @@ def show_budget(subject: Subject) -> None:
     if w is None:
         st.caption(_("Separate pools have nothing to trade: no prompt is read beside decoding."))
         return
-    text = _("Trying token budgets …")
-    bar = st.progress(0.0, text)
-
-    def tick(part: float) -> None:
-        bar.progress(min(part, 1.0), text)
-
-    curve = budget_curve(subject, tick)
-    bar.empty()
+    with st.spinner(_("Trying token budgets …"), show_time=True):
+        curve = budget_curve(subject)
     if curve is None or len(curve) < 2:
         st.caption(_("Other token budgets do not carry this load."))
         return

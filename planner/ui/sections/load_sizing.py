@@ -25,9 +25,6 @@ def show(subject: Subject) -> None:
     """Day, failures, recovery of the shown deployment."""
     with st.spinner(_("Sizing the fleet …"), show_time=True):
         sizing = sizing_for(subject)
-    if sizing is None:
-        st.caption(_("This deployment's fleet is not sized: no operating point like it is found any more."))
-        return
     _show_day(subject, sizing)
     left, right = st.columns([3, 2], gap="large")
     with left:

@@ -20,6 +20,8 @@ from planner.errors import InputError, PlannerError
 from planner.export.formats import ENGINES, export_text, suffix
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui import overlay, state
+from planner.ui.answers import sized_answer
+from planner.ui.current import Answered, Current
 from planner.ui.i18n import _
 from planner.ui.overlay import Entries
 from planner.ui.phrases import translated
@@ -33,25 +35,31 @@ CODE_PX = 360
 _XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
-def show(plan: Plan, candidate: Candidate | None) -> None:
-    """Everything to take away of ``candidate`` (None: nothing serves the scenario, and only words can be taken)."""
+def show(found: Current) -> None:
+    """Everything to take away of the chosen candidate; where nothing serves the scenario, only words can be taken."""
     st.subheader(
         _("Take it home"),
         help=_("Of the deployment above. Files are made when you press; they are in English, as engines are."),
         anchor=False,
     )
-    _files(plan, candidate)
+    candidate = found.candidate if isinstance(found, Answered) else None
+    _files(found, candidate)
     if candidate is not None:
-        _start(plan, candidate)
+        _start(found.plan, candidate)
 
 
-def _files(plan: Plan, candidate: Candidate | None) -> None:
+def _files(found: Current, candidate: Candidate | None) -> None:
+    plan, known = found.plan, found.catalog
     rank = 1 if candidate is None else candidate.rank
+
+    def whole(rank: int) -> Plan:
+        return sized_answer(found.scenario, known, rank)
+
     own = overlay.used(state.entries(), plan.scenario)
     with st.container(horizontal=True, gap="small"):
         _button(
             _("Plan (YAML)"),
-            partial(plan_text, plan, own),
+            lambda: plan_text(whole(1), own),
             f"{_stem(plan)}.plan.yaml",
             "application/yaml",
             _(
@@ -62,7 +70,7 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
         if candidate is not None and _workbooks():
             _button(
                 _("Workbook (Excel)"),
-                partial(workbook, plan, state.catalog(), rank),
+                lambda: workbook(whole(rank), known, rank),
                 f"{_stem(plan)}.xlsx",
                 _XLSX,
                 _("Candidates, frontier and scenario, with costs as live formulas: change prices and see totals."),
@@ -73,7 +81,7 @@ def _files(plan: Plan, candidate: Candidate | None) -> None:
         ):
             _button(
                 label,
-                _text(plan, name, rank),
+                partial(_report, whole, name, rank, known),
                 f"{_stem(plan)}{suffix(name)}",
                 mime,
                 _("Question, choice, frontier, reasons, formulas and evidence in one file, to read without this app."),
@@ -139,9 +147,8 @@ def _button(label: str, data: str | Callable[[], str | bytes], name: str, mime: 
     )
 
 
-def _text(plan: Plan, name: str, rank: int) -> Callable[[], str]:
-    known = state.catalog()
-    return lambda: export_text(plan, name, rank, catalog=known)
+def _report(whole: Callable[[int], Plan], name: str, rank: int, known: Catalog) -> str:
+    return export_text(whole(rank), name, rank, catalog=known)
 
 
 def plan_text(plan: Plan, own: Entries) -> str:

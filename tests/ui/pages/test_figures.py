@@ -279,14 +279,22 @@ def test_a_closed_loop_is_drawn_by_requests_in_flight(small):
 
 
 def test_a_larger_budget_reads_prompts_sooner(offered):
-    ticks = []
-    curve = budget_curve(offered, ticks.append)
+    curve = budget_curve(offered)
     assert curve is not None
-    assert ticks[-1] == 1.0
-    assert float(offered.pools["both"].token_budget[0]) in curve.x
+    planned = int(np.flatnonzero(curve.x == float(offered.pools["both"].token_budget[0]))[0])
+    for metric in ("ttft_ms", "tbt_ms"):
+        shown = getattr(offered.candidate, metric).mean
+        assert curve.ms[metric]["mean"][planned] == pytest.approx(shown, rel=1e-3)
     means = curve.ms["ttft_ms"]["mean"]
     means = means[np.isfinite(means)]
     assert means[0] >= means[-1]
+
+
+def test_token_budgets_in_a_closed_loop_keep_its_requests(small):
+    curve = budget_curve(small)
+    assert curve is not None
+    planned = int(np.flatnonzero(curve.x == float(small.pools["both"].token_budget[0]))[0])
+    assert curve.ms["tbt_ms"]["mean"][planned] == pytest.approx(small.candidate.tbt_ms.mean, rel=1e-3)
 
 
 def test_percentiles_and_limits_are_drawn_where_they_are(offered):

@@ -33,7 +33,6 @@ def _subject(rank: int = 1) -> Subject:
 
 def test_the_day_is_drawn_hour_by_hour():
     sizing = sizing_for(_subject())
-    assert sizing is not None
     assert sizing.day is not None
     bars, average, load = day_figure(sizing.day).data
     assert list(bars.y) == list(sizing.day.hourly_gpus)
@@ -42,18 +41,20 @@ def test_the_day_is_drawn_hour_by_hour():
     assert load.yaxis == "y2"
 
 
+def test_the_best_is_sized_as_the_plan_sizes_it():
+    assert sizing_for(_subject()) == planner.plan(_subject().scenario).best.sizing
+
+
 def test_another_candidate_is_sized_on_its_own():
     other = _subject(2)
     assert other.candidate.sizing is None
     sizing = sizing_for(other)
-    assert sizing is not None
     assert sizing.day is not None
     assert sizing.day.peak_gpus == other.candidate.gpus
 
 
 def test_recovery_parts_add_up_to_the_whole():
     sizing = sizing_for(_subject())
-    assert sizing is not None
     drawn = recovery_figure(sizing.recovery).data
     assert len(drawn) == sum(bool(getattr(sizing.recovery, field)) for field in recovery_parts())
     assert abs(sum(bar.x[0] for bar in drawn) - sizing.recovery.total_s) < 1e-6
@@ -61,7 +62,6 @@ def test_recovery_parts_add_up_to_the_whole():
 
 def test_what_breaks_first_is_said():
     sizing = sizing_for(_subject())
-    assert sizing is not None
     said = load_sizing._failure_sentence(sizing.failures)
     first = next((f for f in sizing.failures if not f.met_without_spares and not f.covered), None)
     assert first is None or f"**{first.spare_nodes}** more node" in said
