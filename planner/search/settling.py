@@ -20,9 +20,21 @@ from planner.search.table import Array, Deployments, IntArray, Workers
 from planner.serving.open_loop import WorkerLoad
 
 
+FEW = 1_000
+"""Feasible deployments of a table that are settled all at once: one evaluation of so many takes little longer than of
+a few, and saves the next."""
+
+
 def settled(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key]) -> list[Deployments]:
     """``tables`` with those of ``keys`` settled that are not; a table without any stays the same object."""
-    return [settle(s, table, np.array([row for of, row in keys if of == t])) for t, table in enumerate(tables)]
+    out = []
+    for t, table in enumerate(tables):
+        rows = np.array([row for of, row in keys if of == t], dtype=np.int64)
+        if table.settled is not None and not table.settled[rows].all():
+            good = np.flatnonzero(table.rejections.feasible)
+            rows = good if good.size <= FEW else rows
+        out.append(settle(s, table, rows))
+    return out
 
 
 def settle(s: Setup, d: Deployments, rows: IntArray) -> Deployments:

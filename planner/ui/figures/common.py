@@ -18,7 +18,9 @@ def finish(figure: go.Figure, height: int, legend_title: str | None = None) -> g
     """Common layout. Dragging scrolls the page instead of drawing a zoom box: on a phone there is no other way past
     a figure.
     """
+    # Whole entries replaced: merging them in place is four times slower, and this is half the time of a small figure.
     figure.update_layout(
+        overwrite=True,
         height=height,
         margin={"l": 8, "r": 12, "t": 8, "b": 8},
         dragmode=False,
