@@ -42,6 +42,8 @@ def with_hits(scenario: Scenario, reuse: PrefixReuse, ask: Callable[[Scenario], 
             found_rate = found.hit_rate
             if found_rate >= rate - NEAR:
                 low, reached = max(rate, low), _with(made, best, found)
+                if found_rate <= rate + NEAR:  # the caches give what the plan counts on
+                    break
             else:
                 high = rate
         if high - low < NEAR or low >= high:

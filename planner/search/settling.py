@@ -19,7 +19,6 @@ from planner.search.setup import Setup
 from planner.search.table import Array, Deployments, IntArray, Workers
 from planner.serving.open_loop import WorkerLoad
 
-
 FEW = 1_000
 """Feasible deployments of a table that are settled all at once: one evaluation of so many takes little longer than of
 a few, and saves the next."""
