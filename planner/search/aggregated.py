@@ -372,7 +372,7 @@ def _ranked_by(s: Setup, w: Workers, loaded: Loaded, found: LoadResult) -> LoadR
     """With the percentiles that ranking needs of rows that meet every limit within the nodes allowed; NaN elsewhere."""
     unknown = np.full(found.stable.shape, np.nan)
     every: dict[str, Any] = {
-        m: {**dict.fromkeys(levels, unknown), **getattr(found, m)} for m, levels in judged(s).items()
+        m: {**dict.fromkeys(("mean", *levels), unknown), **getattr(found, m)} for m, levels in judged(s).items()
     }
     result = replace(found, **every)
     most = w.hardware.choice.max_nodes

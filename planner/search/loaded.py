@@ -313,14 +313,14 @@ def stream_cv(s: Setup) -> Array:
 
 
 def judged(s: Setup) -> dict[str, tuple[str, ...]]:
-    """Percentiles that every row of a table needs by metric: P99 of TTFT and TBT for the ranking, and all of a metric
-    that has a limit on one, for its goodput.
+    """Percentiles that every row of a table needs by metric beside means: P99 of TTFT and TBT for the ranking, and all
+    of a metric that has a limit on one, for its goodput.
     """
     limited = {
         metric: tuple(LEVELS) if any(level != "mean" for level in levels) else ()
         for metric, levels in s.limits_s.items()
     }
-    return {**limited, **{m: limited.get(m) or ("p99",) for m in ("ttft", "tbt")}}
+    return {"tpot": (), **limited, **{m: limited.get(m) or ("p99",) for m in ("ttft", "tbt")}}
 
 
 def asked(s: Setup) -> dict[str, tuple[str, ...]]:

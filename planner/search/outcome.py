@@ -58,8 +58,6 @@ def outcome_of(
         busy = prompts if pool is prefill else utilisation
         watts = watts + energy(gpus, busy, work, inputs, outputs, hw.power, power_model()).average_w
     return Outcome(
-        ttft_s=result.ttft["mean"],
-        tpot_s=flow.tpot_s if closed else np.where(result.stable, flow.tpot_s, np.inf),
         latency={(m, level): v for m in METRICS for level, v in getattr(result, m).items()},
         throughput_rps=throughput,
         goodput_rps=throughput * good_part(s, result),

@@ -120,8 +120,6 @@ def _updated(s: Setup, d: Deployments, rows: IntArray, steps: Sequence[Stepwise]
     outcome = replace(
         o,
         latency=latency,
-        ttft_s=put(o.ttft_s, rows, np.array([one.seconds("ttft", "mean") for one in steps])),
-        tpot_s=put(o.tpot_s, rows, np.array([one.seconds("tpot", "mean") for one in steps])),
         goodput_rps=put(o.goodput_rps, rows, o.throughput_rps[rows] * good),
     )
     known = {**d.steps, **dict(zip(rows.tolist(), steps, strict=True))}

@@ -86,8 +86,6 @@ class Workers:
 class Outcome:
     """Means of whole deployments, arrays (n,)."""
 
-    ttft_s: Array
-    tpot_s: Array
     latency: Mapping[tuple[str, str], Array]
     """Seconds by metric ("ttft", "tbt", "tpot", "e2e") and "mean" or percentile, as far as judging needs them."""
     throughput_rps: Array
