@@ -148,16 +148,27 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     load = lam * full_s / (c * most)
     stable = load < 1.0
     offered, lam = lam, lam * np.minimum(CHAIN_LOAD / np.maximum(load, 1e-12), 1.0)
-    chain = batch_chain(work, lam / c, full_s / most, np.ones((n, 1)))
+    ranks = steps.ranks > 1.0
+    # Poisson arrivals at several ranks, whose batches all come from the load: 1 / c whatever the chain
+    first = np.where(ranks & (gaps == 1.0), 1.0 / c, 1.0)
+
+    def solved(chain: Chain, bursts: Array, before: Array) -> Chain:
+        """``chain`` with the workers whose ``bursts`` are not those it was solved for (``before``) solved anew."""
+        rows = np.flatnonzero(bursts != before)
+        if not rows.size:
+            return chain
+        each = (full_s / most)[rows]
+        return chain.updated(rows, batch_chain(work.take(rows), (lam / c)[rows], each, bursts[rows, None]))
+
+    chain = batch_chain(work, lam / c, full_s / most, first[:, None])
     steady = _steady_part(work, lam / c, chain)
     spread = np.where(steady > 0.0, fano(gaps, lam * chain.step_s) / c, 1.0)
-    if np.any(steady > 0.0):
-        chain = batch_chain(work, lam / c, full_s / most, 1.0 + steady[:, None] * (spread[:, None] - 1.0))
+    settled = spread * steady + (1.0 - steady)
+    chain = solved(chain, settled, first)
     # bursts share steps, so that each of their prompts takes less of one
     bursts = np.maximum(fano(gaps, lam * chain.step_s) / c, 1.0)
-    crowded = chain if np.all(bursts == 1.0) else batch_chain(work, lam / c, full_s / most, bursts[:, None])
+    crowded = chain if np.all(bursts == 1.0) else solved(chain, bursts, settled)
     chance, scale, apart = _several_workers(work, lam, c, gaps, (chain, crowded), steady)
-    ranks = steps.ranks > 1.0
     # near 1 a longer step brings as much work as it does: the batch then hangs on the last percent of its time
     more = work.step(np.stack([chain.batch, 1.1 * chain.batch], axis=1))[0]
     feedback = lam / c * (more[:, 1] - more[:, 0]) / (0.1 * chain.batch)

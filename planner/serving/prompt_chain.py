@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.prompt_steps import PromptWork
 from planner.serving.queues import queue_wait
+from planner.serving.rows import put
 
 Array = NDArray[np.float64]
 
@@ -30,6 +31,10 @@ class Chain:
     """Part of steps that leave nobody waiting (n,)."""
     batch: Array
     step_s: Array
+
+    def updated(self, rows: NDArray[np.int64], part: Chain) -> Chain:
+        """With the workers at positions ``rows`` replaced by those of ``part``."""
+        return Chain(*(put(getattr(self, f.name), rows, getattr(part, f.name)) for f in fields(self)))
 
 
 def batch_chain(work: PromptWork, rate: Array, each_s: Array, bursts: Array) -> Chain:

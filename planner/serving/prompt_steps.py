@@ -95,17 +95,22 @@ def prompt_steps(
     budget = np.asarray(token_budget, dtype=float)
     past = float(traffic.cached_tokens) + 0.5 * np.maximum(new - budget, 0.0)
     ranks = layouts.attention_dp.astype(float)
-
-    def seconds(tokens: Array, before: Array, share: Array) -> Array:
-        nothing = np.zeros(n)
-        work = StepWork(nothing, nothing + 1.0, tokens, np.maximum(tokens / new, 1.0), before, tokens * share)
-        return step_times(ctx, layouts, work, two_batch, deepep).total
-
+    one, chunk = np.ones(n), np.minimum(new, budget)
     tokens = [budget ** (k / (COLUMNS - 1)) for k in range(COLUMNS)]
-    alone = np.stack([seconds(t, past, np.ones(n)) for t in tokens], axis=1)
-    shared = alone if np.all(ranks == 1.0) else np.stack([seconds(t, past, ranks) for t in tokens], axis=1)
-    chunk = np.minimum(new, budget)
-    pair_s = (seconds(chunk, past + new, ranks) - seconds(chunk, past, ranks)) / (chunk * new)
+    steps = [(t, past, one) for t in tokens]
+    if np.any(ranks > 1.0):
+        steps += [(t, past, ranks) for t in tokens]
+    steps += [(chunk, past + new, ranks), (chunk, past, ranks)]
+
+    # all of them in one evaluation: (k, n), then (n, k)
+    of_rank, before, share = (np.stack(column).ravel() for column in zip(*steps, strict=True))
+    rows, nothing = np.tile(np.arange(n), len(steps)), np.zeros(of_rank.size)
+    work = StepWork(nothing, nothing + 1.0, of_rank, np.maximum(of_rank / new, 1.0), before, of_rank * share)
+    times = step_times(ctx, layouts.take(rows), work, two_batch[rows], deepep[rows])
+    seconds = np.asarray(times.total).reshape(len(steps), n).T
+    alone = seconds[:, :COLUMNS]
+    shared = seconds[:, COLUMNS : 2 * COLUMNS] if np.any(ranks > 1.0) else alone
+    pair_s = (seconds[:, -2] - seconds[:, -1]) / (chunk * new)
     prompt_s = (alone[:, -1] - alone[:, 0]) / np.maximum(budget - 1.0, 1.0) * new
     quadratic = np.clip(0.5 * pair_s * new * new / np.maximum(prompt_s, 1e-300), 0.0, 1.0)
     return PromptSteps(np.full(n, 1.0 / new), budget / new, alone, np.maximum(shared, alone), quadratic, ranks)
