@@ -61,7 +61,9 @@ def measure_points(wanted: int, under_rate: bool) -> dict[str, float]:
     import numpy as np
 
     from planner.catalog import catalog
-    from planner.search.aggregated import evaluate, fitting_layouts, points, sized, under_load
+    from planner.search.aggregated import fitting_layouts, points
+    from planner.search.counting import sized
+    from planner.search.evaluation import evaluate, under_load
     from planner.search.loaded import Loaded, slopes, worker_load
     from planner.search.setup import setup
 

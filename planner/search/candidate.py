@@ -9,7 +9,6 @@ from functools import cache, partial
 import numpy as np
 
 from planner.memory.budget import MemoryBudget
-from planner.search.aggregated import budget_of
 from planner.search.candidate_parts import (
     breakdown_of,
     intervals_of,
@@ -21,6 +20,7 @@ from planner.search.candidate_parts import (
     token_prices,
 )
 from planner.search.certainty import distance_of, evidence_note, extra_spread
+from planner.search.evaluation import budget_of
 from planner.search.explain import binding_sentence, explain_step, gain_sentence
 from planner.search.loaded import good_part
 from planner.search.plan_schema import (

@@ -10,17 +10,9 @@ from numpy.typing import NDArray
 
 from planner.memory.budget import MemoryBudget
 from planner.roofline.step import step_times
-from planner.search.aggregated import (
-    Fitting,
-    Held,
-    budget_of,
-    chunks,
-    held_by,
-    overlap_choices,
-    under_load,
-    uses_deepep,
-)
+from planner.search.aggregated import Fitting, chunks, overlap_choices, uses_deepep
 from planner.search.blocks import in_blocks
+from planner.search.evaluation import Held, budget_of, held_by, under_load
 from planner.search.grids import operating_points
 from planner.search.judge import judge
 from planner.search.loaded import Loaded, decode_load, slopes, stream_cv

@@ -345,28 +345,3 @@ def meets(s: Setup, result: LoadResult) -> BoolArray:
             good &= result.get(metric, level) <= limit
     wanted = s.scenario.slo.completion_rate
     return good if wanted is None else good & (result.completion >= wanted)
-
-
-HALVINGS = 12
-
-
-def fewest_workers(s: Setup, loaded: Loaded, count: NDArray[np.int64], least: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Smallest worker counts in ``least``..``count`` that meet every limit, (n,); ``count`` is known to.
-
-    By bisection: with fewer workers each gets more, and no latency falls. The step times are carried on along their
-    slope from the operating point of ``count``.
-    """
-    low, high = np.minimum(least, count), count.copy()
-    wanted = asked(s)
-    for _ in range(HALVINGS):
-        open_rows = np.flatnonzero(low < high)
-        if not open_rows.size:
-            break
-        middle = (low[open_rows] + high[open_rows]) // 2
-        rate, cv = rates(s, middle)
-        few = loaded.take(open_rows)
-        result = Loaded(few.worker.at_rate(rate, cv, sharing(s, middle))).result(wanted)
-        good = meets(s, result)
-        high[open_rows] = np.where(good, middle, high[open_rows])
-        low[open_rows] = np.where(good, low[open_rows], middle + 1)
-    return high

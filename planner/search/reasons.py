@@ -11,7 +11,8 @@ from planner.layout.layouts import Layouts
 from planner.layout.legality import legal
 from planner.memory.budget import MemoryBudget
 from planner.model.precision import FORMATS
-from planner.search.aggregated import Fitting, budget_of, fit, fitting_layouts, smallest_chunk
+from planner.search.aggregated import Fitting, fit, fitting_layouts, smallest_chunk
+from planner.search.evaluation import budget_of
 from planner.search.fixes import (
     KV_IN_FP8,
     MemoryTerms,

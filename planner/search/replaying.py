@@ -31,7 +31,8 @@ from planner.replay.trace import Trace
 from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Gamma
 from planner.scenario.schema import Scenario, Slo
-from planner.search.aggregated import budget_of, overlap_choices, uses_deepep
+from planner.search.aggregated import overlap_choices, uses_deepep
+from planner.search.evaluation import budget_of
 from planner.search.passage import outside_s
 from planner.search.plan_schema import Candidate, OperatingPoint, Pool
 from planner.search.setup import Hardware, Setup

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner.search.aggregated import at_occupancy, at_own_occupancy, stepped, under_load
+from planner.search.evaluation import at_occupancy, at_own_occupancy, stepped, under_load
 from planner.search.judge import judge
 from planner.search.loaded import Loaded, slopes, worker_load
 from planner.search.outcome import outcome_of

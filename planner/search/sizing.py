@@ -14,8 +14,8 @@ from planner.economics.recovery import Recovery, failures_per_year, recovery, re
 from planner.economics.sizing import DaySize, day_size, scaled_profile, smallest_fleets, smooth_day
 from planner.errors import InfeasibleError
 from planner.scenario.schema import Reliability
-from planner.search.aggregated import budget_of
 from planner.search.carrying import carried
+from planner.search.evaluation import budget_of
 from planner.search.fleet import Fleet
 from planner.search.headline import workers_text
 from planner.search.setup import Hardware, Setup

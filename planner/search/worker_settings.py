@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.memory.budget import MemoryBudget
-from planner.search.aggregated import budget_of, most_sequences
+from planner.search.evaluation import budget_of, most_sequences
 from planner.search.plan_schema import OperatingPoint
 from planner.search.setup import Setup
 from planner.search.table import Workers

@@ -15,7 +15,8 @@ from planner.errors import PlannerError
 from planner.layout.layouts import Layouts
 from planner.roofline.step import StepWork
 from planner.scenario.schema import Scenario
-from planner.search.aggregated import budget_of, most_sequences, uses_deepep
+from planner.search.aggregated import uses_deepep
+from planner.search.evaluation import budget_of, most_sequences
 from planner.search.plan_schema import Candidate, Layout, Phase, Plan
 from planner.search.planned import Estimated
 from planner.search.planning import estimated

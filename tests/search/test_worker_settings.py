@@ -12,7 +12,7 @@ from planner.layout.layouts import Layouts
 from planner.model.kv import kv_bytes_per_token
 from planner.scenario.load import load_scenario
 from planner.scenario.schema import Scenario
-from planner.search.aggregated import budget_of
+from planner.search.evaluation import budget_of
 from planner.search.plan_schema import Candidate
 from planner.search.planning import plan
 from planner.search.setup import Setup, setup

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from planner.catalog import Catalog
 from planner.errors import PlannerError
 from planner.scenario.schema import PERCENTILES, Scenario
-from planner.search.aggregated import aggregated_deployments, budget_of, fit
+from planner.search.aggregated import aggregated_deployments, fit
+from planner.search.evaluation import budget_of
 from planner.search.loaded import Loaded, good_part, meets
 from planner.search.plan_schema import Candidate, Percentiles, Plan
 from planner.search.refining import refine
