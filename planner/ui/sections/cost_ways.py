@@ -19,7 +19,9 @@ from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
 from planner.ui.numbers import dollars, percent, sig
+from planner.ui.phrases import translated
 from planner.ui.sections import kept
+from planner.ui.sections.catalogue.facts import status
 from planner.ui.sections.cost_data import (
     Deployed,
     Power,
@@ -34,7 +36,7 @@ from planner.ui.sections.cost_data import (
 from planner.ui.sections.how import how
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import listed, plain
+from planner.ui.text import listed, pair, paragraph, plain, sentence
 
 HOURS_A_DAY = 24
 
@@ -127,8 +129,9 @@ def _own(subject: Subject, d: Deployed, power: Power | None) -> tuple[Way | None
 
 
 def _note(defaults: object, name: str) -> str:
+    """What an owner's input stands for, and how it is known."""
     one = getattr(defaults, name)
-    return plain(f"{one.note}. {one.status}: {one.source}")
+    return plain(paragraph((sentence(one.note), sentence(pair(status(one.status), translated(one.source))))))
 
 
 def _owner_inputs() -> tuple[tuple[str, str, float], ...]:

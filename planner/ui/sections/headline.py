@@ -13,6 +13,7 @@ from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, percent, sig, span, within
 from planner.ui.paid import paid_gpus
+from planner.ui.phrases import translated
 from planner.ui.sections import formulas
 from planner.ui.sections.reasons import grouped_marks
 from planner.ui.text import lowered, pair, plain, sentence
@@ -216,7 +217,7 @@ def _marks(c: Candidate, *subjects: str) -> tuple[str, ...]:
     own = tuple(m.text for m in c.evidence.marks if m.subject in subjects)
     if own or "memory_gib" in subjects or not c.evidence.extrapolated:
         return own
-    return tuple(pair(what, why) for what, why in grouped_marks(c.evidence.marks)[:1])
+    return tuple(pair(what, translated(why)) for what, why in grouped_marks(c.evidence.marks)[:1])
 
 
 def _metric(figure: Figure) -> None:
