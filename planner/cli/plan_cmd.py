@@ -11,6 +11,7 @@ from planner.cli.carried import catalog_of, names
 from planner.cli.options import EXIT_INFEASIBLE, CatalogOption, JsonOption
 from planner.cli.output import log, print_json, write_text
 from planner.errors import InputError
+from planner.writing import check_target
 
 if TYPE_CHECKING:
     from planner.scenario.schema import Scenario
@@ -33,6 +34,8 @@ def plan_command(
     question = load_scenario(scenario) if given is None else given.scenario
     known = open_catalog(catalog) if given is None else catalog_of(given, catalog)
     check_names(question, known)
+    if out is not None:
+        check_target(out)
     from planner.search.planning import plan
 
     answer = plan(question, catalog=known)

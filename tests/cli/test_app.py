@@ -148,6 +148,15 @@ def test_bad_usage_is_2_and_one_sentence(args: list[str], as_json: bool, capsys:
         assert printed.out == ""
 
 
+def test_where_a_plan_goes_is_checked_before_planning(
+    answered: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for out in (tmp_path, tmp_path / "none" / "plan.yaml"):
+        assert run(["plan", CHAT, "--out", str(out)]) == 2
+        assert "--out: got" in capsys.readouterr().err
+    assert answered == []
+
+
 def test_a_bad_scenario_leaves_no_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = Path(CHAT).read_text()
     out = tmp_path / "plan.yaml"
