@@ -12,6 +12,7 @@ from planner.cli.output import console, print_json, table
 from planner.cli.questions import read_question
 from planner.errors import InputError
 from planner.search.headline import sig3
+from planner.units import spaced
 
 if TYPE_CHECKING:
     from planner.search.plan_schema import Candidate
@@ -121,7 +122,7 @@ def against(saving: float | None) -> str:
         return "–"
     if abs(saving) < SAME:
         return "the same"
-    return f"{abs(saving):.0%} {'less' if saving > 0 else 'more'}".replace("%", " %")
+    return spaced(f"{abs(saving):.0%} {'less' if saving > 0 else 'more'}")
 
 
 SAME = 0.005

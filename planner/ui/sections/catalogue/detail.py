@@ -17,12 +17,11 @@ from planner.scenario.safe_yaml import dump_yaml
 from planner.ui.i18n import _
 from planner.ui.numbers import count as whole
 from planner.ui.numbers import sig
-from planner.ui.phrases import translated
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.catalogue.facts import facts, price
 from planner.ui.sections.catalogue.tables import attention_text, weights_text
 from planner.ui.sections.tables import table
-from planner.ui.text import listed, plain
+from planner.ui.text import listed, plain, sentence
 
 
 def hardware(kind: str, id: str, catalog: Catalog) -> None:
@@ -104,7 +103,7 @@ def model(spec: ModelSpec) -> None:
                 source=plain(said.source or "–"),
             )
         )
-    _remarks(_("Notes"), tuple(translated(note) for note in spec.notes))
+    _remarks(_("Notes"), tuple(map(sentence, spec.notes)))
     _remarks(_("Sources"), spec.sources)
     with st.expander(_("Specification (YAML)")):
         st.code(spec_to_yaml(spec), language="yaml", height=300)
