@@ -196,6 +196,7 @@ SENTENCES = (
     N_("{engine} on {gpu}: no end-to-end runs; coefficients of {names}"),
     N_("{engine}: no end-to-end runs to calibrate with; mean of {names}"),
     N_("{fact} of {gpu} is not sourced: the memory sold is taken as usable"),
+    N_("{n} of your own runs: times {x}, interval from their scatter"),
 )
 
 ASSUMPTIONS = (
