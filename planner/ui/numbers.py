@@ -103,6 +103,21 @@ def percent(fraction: float | None) -> str:
     return f"{value:.0f} %" if abs(value) >= 10 or value == 0 else f"{sig(value, 2)} %"
 
 
+def signed(fraction: float, size: str | None = None) -> str:
+    """A change or an error with its sign, none where it is written as zero; ``size`` is how its amount is written
+    (:func:`percent` unless given).
+    """
+    amount = percent(abs(fraction)) if size is None else size
+    if not any(digit in amount for digit in "123456789"):
+        return amount
+    return f"{'+' if fraction > 0 else '−'}{amount}"
+
+
+def factors(low: float, high: float) -> str:
+    """Ends of an interval as factors on a prediction."""
+    return f"× {low:.2f}–{high:.2f}"
+
+
 def span(interval: Interval | None, scale: float = 1.0) -> str | None:
     """The 80 % interval as "low–high" in the metric's unit times ``scale``; None where there is none."""
     if interval is None:

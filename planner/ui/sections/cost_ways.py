@@ -18,7 +18,7 @@ from planner.ui.figures.cost import cost_by_load, ways_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import dollars, percent, sig
+from planner.ui.numbers import count, dollars, percent, sig
 from planner.ui.phrases import translated
 from planner.ui.sections import kept
 from planner.ui.sections.catalogue.facts import status
@@ -79,7 +79,7 @@ def _rent(subject: Subject, d: Deployed) -> Way | None:
         placeholder=_("not known"),
         help=_("Starts at the plan's price: yours on the left under Prices, else the catalogue's."),
     )
-    st.caption(_("{n} GPUs, whole nodes and spares, every hour").format(n=d.gpus))
+    st.caption(_("{n} GPUs, whole nodes and spares, every hour").format(n=count(d.gpus)))
     return rented(_("Rent"), _("rent"), d.gpus, usd) if usd else None
 
 
@@ -193,7 +193,7 @@ def _answer(ways: list[Way], d: Deployed) -> str:
     sentence = (
         _(
             "At the planned load **{name}** is cheapest: **{usd} a day**, {mtok} per million output tokens "
-            "({others}, a day)."
+            "(a day: {others})."
         )
         if others
         else _("At the planned load **{name}** comes to **{usd} a day**, {mtok} per million output tokens.")

@@ -208,7 +208,7 @@ def _show_recovery(recovery: RecoveryPlan) -> None:
         "Each part is an input under Failures and recovery, with these sources where it is not your own: {sources}. "
         "{tokens} tokens of {requests} requests are lost and computed again."
     ).format(
-        sources="; ".join(dict.fromkeys(map(translated, recovery.sources.values()))),
+        sources=_("; ").join(dict.fromkeys(map(translated, recovery.sources.values()))),
         tokens=sig(recovery.lost_tokens),
         requests=sig(recovery.lost_requests),
     )
