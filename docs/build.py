@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import yaml
 
+from planner.units import spaced
+
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
@@ -140,7 +142,7 @@ def _class(curve: dict[str, Any]) -> str:
 
 def _residuals(curves: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     def middle(key: str) -> str:
-        return f"{float(np.median([c['residuals'][key] for c in curves])):.1%}"
+        return spaced(f"{float(np.median([c['residuals'][key] for c in curves])):.1%}")
 
     points = sum(int(c["points"]) for c in curves)
     return str(len(curves)), f"{points:,}", middle("median_ape"), middle("p90_ape"), middle("bias")
@@ -174,7 +176,7 @@ def _errors(metrics: dict[str, dict[str, float]]) -> Iterator[tuple[str, ...]]:
     for name, m in metrics.items():
         rows = int(m.get("points", m.get("rows", 0)))
         if rows:
-            figures = (f"{m[key]:.1%}" for key in ("median_ape", "mean_ape", "p90_ape", "bias"))
+            figures = (spaced(f"{m[key]:.1%}") for key in ("median_ape", "mean_ape", "p90_ape", "bias"))
             yield f"`{name}`", str(rows), *figures
 
 

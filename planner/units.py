@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3
@@ -14,3 +16,17 @@ MILLISECOND = 1e-3
 HOUR_S = 3600.0
 DAY_S = 86400.0
 BYTES_PER_GBIT = 1e9 / 8
+
+WHOLE_BELOW = 10_000
+"""Counts and rates from a thousand up to here are shown whole: of a load of 1,605, 1,610 reads like another number."""
+_TIGHT_PERCENT = re.compile(r"(?<=\d)%(?!\w)")
+
+
+def stays_whole(value: float) -> bool:
+    """Whether people read ``value`` to the last whole digit, where others have three digits."""
+    return 1_000 <= abs(value) < WHOLE_BELOW
+
+
+def spaced(text: str) -> str:
+    """``35%`` as ``35 %``: how percentages stand wherever people read them (app, terminal, reports, documentation)."""
+    return _TIGHT_PERCENT.sub(" %", text)

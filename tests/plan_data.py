@@ -85,7 +85,7 @@ def candidate(rank: int = 1, serving: str = "agg", tpot: float = 43.1) -> Candid
             SloCheck(metric="tpot_ms", percentile="mean", limit=50.0, value=tpot, judged_on="mean", met=True),
             SloCheck(metric="ttft_ms", percentile="p95", limit=2000.0, value=812.0, judged_on="mean", met=True),
         ),
-        binding="HBM bandwidth in decode attention takes 61 % of the step",
+        binding="HBM bandwidth in decode attention takes 61% of the step",
         explanation=("Fewer GPUs hold too little KV.",),
         breakdown=Breakdown(
             step_ms={"decode": 40.0, "prefill": 200.0},

@@ -17,7 +17,7 @@ from planner.cli.output import console, log, print_json, table, write_text
 from planner.cli.profile_cmd import profile_command
 from planner.errors import InputError
 from planner.search.headline import sig3
-from planner.writing import write_bytes
+from planner.writing import check_target, write_bytes
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog
@@ -98,6 +98,8 @@ def e2e_command(
     _holding(measured, "e2e_runs.csv")
     if report is not None and not cross_validate:
         raise InputError("--report", str(report), "together with --cross-validate, whose results it holds")
+    if report is not None:
+        check_target(report, "--report")
     held_out: dict[str, Any] = {}
     with _staged(out) as folder:
         document = calibrate_e2e(measured, folder, open_catalog(catalog))

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.options import JsonOption
 from planner.cli.output import console, print_json, table
-from planner.cli.plan_cmd import read_plan
+from planner.cli.questions import read_plan
 from planner.search.headline import headline, sig3
 
 if TYPE_CHECKING:

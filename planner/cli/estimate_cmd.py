@@ -19,7 +19,7 @@ from planner.cli.options import (
     TpOption,
 )
 from planner.cli.output import console, log, print_json
-from planner.cli.plan_cmd import read_question
+from planner.cli.questions import read_question
 
 if TYPE_CHECKING:
     from planner.search.plan_schema import Estimate
@@ -42,17 +42,13 @@ def estimate_command(
     as_json: JsonOption = False,
 ) -> int:
     """Estimate one layout of a worker under the scenario's traffic, and say whether it meets the SLO."""
-    from planner.catalog import catalog as open_catalog
     from planner.layout.layouts import Layouts
-    from planner.scenario.load import check_names
 
-    question = read_question(scenario)
-    known = open_catalog(catalog)
-    check_names(question, known)
+    question = read_question(scenario, catalog)
     layout = Layouts.of(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
     from planner.search.planning import estimate
 
-    answer = estimate(question, layout, node=node, concurrency=concurrency, catalog=known)
+    answer = estimate(question.scenario, layout, node=node, concurrency=concurrency, catalog=question.catalog)
     if as_json:
         print_json(answer.model_dump(mode="json"))
     else:

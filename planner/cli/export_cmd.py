@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.carried import catalog_of
 from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import log, print_json, write_text
-from planner.cli.plan_cmd import read_plan
+from planner.cli.questions import catalog_of_plan, read_plan
 from planner.export.formats import FORMATS, export_text
 
 
@@ -24,7 +23,7 @@ def export_command(
 ) -> int:
     """Write one candidate of a plan for an engine, for Kubernetes or for people."""
     given = read_plan(plan)
-    text = export_text(given, format, candidate, catalog=catalog_of(given, catalog))
+    text = export_text(given, format, candidate, catalog=catalog_of_plan(given, catalog))
     if out is not None:
         write_text(out, text)
         log(f"{format} written to {out}")

@@ -21,7 +21,7 @@ from planner.cli.options import (
     TpOption,
 )
 from planner.cli.output import console, log, print_json
-from planner.cli.plan_cmd import is_question, read_question
+from planner.cli.questions import is_question, read_question
 from planner.cli.render_plan import needed_gib
 from planner.errors import InputError
 from planner.search.headline import sig3
@@ -83,15 +83,13 @@ def memory_command(
     as_json: JsonOption = False,
 ) -> int:
     """Memory of the fullest rank of one worker, term by term, and how many sequences its KV cache holds."""
-    from planner.catalog import catalog as open_catalog
     from planner.hardware.device import device
     from planner.layout.layouts import Layouts
     from planner.memory.coefficients import engine_memory
     from planner.model.precision import PrecisionPlan
     from planner.search.rank_memory import rank_memory
 
-    known = open_catalog(catalog)
-    given = _given(known, model, accelerator, engine, engine_version)
+    known, given = _given(model, accelerator, engine, engine_version, catalog)
     formats = given.precision | {k: v for k, v in (("default", precision), ("kv", kv)) if v is not None}
     options = given.options | {
         k: v
@@ -128,19 +126,24 @@ def memory_command(
     return 0
 
 
-def _given(known: Catalog, model: str, accelerator: str | None, engine: str | None, version: str | None) -> _Given:
+def _given(
+    model: str, accelerator: str | None, engine: str | None, version: str | None, folder: Path | None
+) -> tuple[Catalog, _Given]:
+    """The catalogue, with what a scenario or plan file carries, and what is asked of it."""
+    from planner.catalog import catalog as open_catalog
     from planner.catalog import load_model
-    from planner.scenario.load import check_names, resolve_model
+    from planner.scenario.load import resolve_model
 
     if not is_question(Path(model)):
         if accelerator is None:
             raise InputError(
                 "--accelerator", None, "an accelerator id is needed; planner catalog accelerators lists them"
             )
+        known = open_catalog(folder)
         spec = load_model(model, known.user_dir)
-        return _Given(spec, {}, accelerator, engine or "vllm", version, {}, spec.max_context_tokens)
-    question = read_question(Path(model))
-    check_names(question, known)
+        return known, _Given(spec, {}, accelerator, engine or "vllm", version, {}, spec.max_context_tokens)
+    asked = read_question(Path(model), folder)
+    question, known = asked.scenario, asked.catalog
     hardware = question.hardware
     nodes = [*hardware.candidates, *(hardware.pools.decode if hardware.pools is not None else ())]
     chosen = question.engine.options
@@ -152,7 +155,7 @@ def _given(known: Catalog, model: str, accelerator: str | None, engine: str | No
     }
     same_engine = engine is None or engine == question.engine.name
     spec = resolve_model(question, known)
-    return _Given(
+    return known, _Given(
         spec,
         question.precision.given(),
         accelerator or known.node(nodes[0].node).accelerator,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.units import spaced
 from planner.writing import write_bytes
 
 if TYPE_CHECKING:
@@ -34,14 +35,20 @@ def _finite(value: Any) -> Any:
 
 def log(text: str) -> None:
     """A line on standard error."""
-    print(text, file=sys.stderr)
+    print(spaced(text), file=sys.stderr)
 
 
 def console() -> Console:
+    """Where tables and sentences for people go; percentages are written one way."""
     from rich.console import Console
+    from rich.text import Text
+
+    class People(Console):
+        def render_str(self, text: str, **options: Any) -> Text:  # every string that is printed, cells included
+            return super().render_str(spaced(text), **options)
 
     width = None if sys.stdout.isatty() else PIPE_WIDTH
-    return Console(highlight=False, width=width, soft_wrap=False)
+    return People(highlight=False, width=width, soft_wrap=False)
 
 
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]], text: int = 1) -> Table:

@@ -15,6 +15,7 @@ from planner.cli.options import CatalogOption, JsonOption
 from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError
 from planner.evidence.intervals import NORMAL_SCORE_80
+from planner.writing import check_target
 
 PARTS = "ops, memory, e2e or evidence"
 YAML = (".yaml", ".yml")
@@ -124,8 +125,7 @@ def _target(out: Path, name: str) -> Path:
     from planner.evidence.profile_overlay import FOLDER
 
     if out.suffix.lower() in YAML:
-        if not out.resolve().parent.is_dir():
-            raise InputError("--out", str(out), "a path in a folder that exists")
+        check_target(out)
         return out
     if out.exists() and not out.is_dir():
         raise InputError("--out", str(out), "a .yaml file or a catalogue folder")

@@ -13,7 +13,7 @@ import typer
 
 from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import console, log, print_json, table
-from planner.cli.plan_cmd import read_plan, read_question
+from planner.cli.questions import read_question
 from planner.errors import InputError, UnknownNameError
 from planner.writing import check_target
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from planner.replay.settings import Failure, Speculation
     from planner.replay.trace import Trace
     from planner.search.ladder import Ladder
-    from planner.search.plan_schema import Candidate
     from planner.search.replays import ReplayAnswer
 
 RATES = (("throughput_rps", "requests/s"), ("goodput_rps", "good requests/s"), ("completion_rate", "completed"))
@@ -90,21 +89,18 @@ def replay_command(
 
     --out writes the replayed trace as JSONL in the keys of the Mooncake traces.
     """
-    from planner.catalog import catalog as open_catalog
     from planner.replay.settings import ROUTINGS
-    from planner.scenario.load import check_names
     from planner.search.replaying import Options
     from planner.search.replays import replay_scenario
 
     chosen = next((r for r in ROUTINGS if r == routing), None)
     if routing is not None and chosen is None:
         raise UnknownNameError("--routing", routing, ROUTINGS)
-    question = read_question(scenario)
-    known = open_catalog(catalog)
-    check_names(question, known)
+    asked = read_question(scenario, catalog)
+    question, known = asked.scenario, asked.catalog
     given = _trace(trace, profile, requests, rate, seed)
     layout = _layout(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
-    candidate = _planned(scenario) if layout is None and given is None else None
+    candidate = asked.plan.best if asked.plan is not None and layout is None and given is None else None
     if write_trace is not None:
         check_target(write_trace)
     if ladder:
@@ -170,14 +166,6 @@ def _only_for_ladder(others: dict[str, Any]) -> None:
     for name, value in others.items():
         if value:
             raise InputError(name, str(value), "absent with --ladder, which plans its worker and sets each rung itself")
-
-
-def _planned(path: Path) -> Candidate | None:
-    """The first candidate of a plan file; None for a scenario file."""
-    try:
-        return read_plan(path).best
-    except InputError:
-        return None
 
 
 def _trace(path: Path | None, profile: str | None, requests: int | None, rate: float | None, seed: int) -> Trace | None:

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.carried import catalog_of
 from planner.cli.options import EXIT_BAD_INPUT, CatalogOption, JsonOption, OutOption
 from planner.cli.output import log, print_json
-from planner.cli.plan_cmd import read_plan
+from planner.cli.questions import catalog_of_plan, read_plan
 from planner.errors import InputError
 
 
@@ -43,7 +42,7 @@ def sheet_command(
     from planner.export.workbook.plan_book import write_plan_book
 
     plan = read_plan(Path(words[0]))
-    write_plan_book(plan, out, catalog_of(plan, catalog), candidate or 1)
+    write_plan_book(plan, out, catalog_of_plan(plan, catalog), candidate or 1)
     log(f"workbook written to {out}")
     if as_json:
         print_json({"out": str(out)})

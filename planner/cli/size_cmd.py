@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.options import CatalogOption, JsonOption
 from planner.cli.output import console, print_json, table
-from planner.cli.plan_cmd import read_question
+from planner.cli.questions import read_question
 from planner.errors import InfeasibleError, InputError
 from planner.search.headline import sig3
 
@@ -46,16 +46,13 @@ def size_command(
     as_json: JsonOption = False,
 ) -> int:
     """Size the recommended fleet: GPUs = replicas x layout, a day's autoscaling range, N + k, recovery time."""
-    from planner.catalog import catalog as open_catalog
-    from planner.scenario.load import check_names
     from planner.search.headline import headline
 
-    question = asked(read_question(scenario), peak_to_mean, hourly, failures)
-    known = open_catalog(catalog)
-    check_names(question, known)
+    given = read_question(scenario, catalog)
+    question = asked(given.scenario, peak_to_mean, hourly, failures)
     from planner.search.planning import plan
 
-    answer = plan(question, catalog=known)
+    answer = plan(question, catalog=given.catalog)
     if answer.best is None or answer.best.sizing is None:
         raise InfeasibleError(headline(answer))
     sizing = answer.best.sizing

@@ -9,9 +9,10 @@ import typer
 
 from planner.cli.options import CatalogOption, JsonOption
 from planner.cli.output import console, print_json, table
-from planner.cli.plan_cmd import read_question
+from planner.cli.questions import read_question
 from planner.errors import InputError
 from planner.search.headline import sig3
+from planner.units import spaced
 
 if TYPE_CHECKING:
     from planner.search.plan_schema import Candidate
@@ -26,18 +27,13 @@ def split_map_command(
     as_json: JsonOption = False,
 ) -> int:
     """Compare aggregated serving with separate pools over prompt lengths and rates, with what decides in each cell."""
-    from planner.catalog import catalog as open_catalog
-    from planner.scenario.load import check_names
-
-    question = read_question(scenario)
-    known = open_catalog(catalog)
-    check_names(question, known)
+    question = read_question(scenario, catalog)
     from planner.search.split_map import split_map
 
     tokens = [_whole(part) for part in lengths.split(",")]
-    cells = split_map(question, tokens, [_number(part) for part in rates.split(",")], known)
+    cells = split_map(question.scenario, tokens, [_number(part) for part in rates.split(",")], question.catalog)
     if as_json:
-        print_json({"scenario": question.name, "cells": [document(c) for c in cells]})
+        print_json({"scenario": question.scenario.name, "cells": [document(c) for c in cells]})
         return 0
     out = console()
     out.print(_table(cells))
@@ -126,7 +122,7 @@ def against(saving: float | None) -> str:
         return "–"
     if abs(saving) < SAME:
         return "the same"
-    return f"{abs(saving):.0%} {'less' if saving > 0 else 'more'}".replace("%", " %")
+    return spaced(f"{abs(saving):.0%} {'less' if saving > 0 else 'more'}")
 
 
 SAME = 0.005

@@ -24,6 +24,7 @@ from planner.cli.given import (
 from planner.cli.options import EXIT_BAD_INPUT, CatalogOption, JsonOption
 from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError
+from planner.writing import check_target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,8 +70,8 @@ def validate_command(
     """
     from planner.evidence.importers.to_runs import Given
 
-    if predictions is not None and (predictions.is_dir() or not predictions.resolve().parent.is_dir()):
-        raise InputError("--predictions", str(predictions), "a file in a folder that exists")
+    if predictions is not None:
+        check_target(predictions, "--predictions")
     kind = profile_kind(file)
     given = Given(
         model=model,

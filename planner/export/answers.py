@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.scenario.identity import Identity
 from planner.search.headline import deployment, headline, sig3
 from planner.search.plan_schema import Candidate, ParetoPoint, Plan
+from planner.units import stays_whole
 
 
 def headline_of(plan: Plan, candidate: Candidate) -> str:
@@ -46,5 +47,5 @@ def point_layout(plan: Plan, point: ParetoPoint) -> str:
 
 
 def counted(value: float | None) -> str:
-    """A count or a rate, to compare with the one that was asked: whole below 10,000, else three digits."""
-    return f"{value:,.0f}" if value is not None and 1_000 <= abs(value) < 10_000 else sig3(value)
+    """A count or a rate, to compare with the one that was asked: whole where it stays so, else three digits."""
+    return f"{value:,.0f}" if value is not None and stays_whole(value) else sig3(value)

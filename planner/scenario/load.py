@@ -10,12 +10,15 @@ from planner.errors import InputError, UnknownNameError
 from planner.scenario import files
 from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Trace
+from planner.scenario.own_hardware import Entries, grouped
 from planner.scenario.safe_yaml import MAX_SCENARIO_BYTES, load_yaml
 from planner.scenario.schema import Scenario, Workload
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog, ModelSpec
 
+CARRIED = "catalogue"
+"""Key of a scenario or plan file under which hardware of one's own travels."""
 _MODEL_FILES = (".yaml", ".yml", ".json")
 
 
@@ -30,7 +33,21 @@ def load_scenario(source: str | Path, folder: Path | None = None) -> Scenario:
         where = Path(source).name
     else:
         text, where = source, "scenario"
-    return scenario_from_data(load_yaml(text, where), folder, where)
+    data = load_yaml(text, where)
+    if isinstance(data, dict) and CARRIED in data:
+        allowed = "a scenario alone; load_carrying reads both, and own_hardware.laid_over makes a catalogue of the rest"
+        raise InputError(f"{where}: {CARRIED}", "hardware of the file's own", allowed)
+    return scenario_from_data(data, folder, where)
+
+
+def load_carrying(path: Path) -> tuple[Scenario, Entries]:
+    """The scenario in a YAML file as :func:`load_scenario` reads it, and the hardware that the file carries beside it
+    under ``catalogue:``, which is no part of a scenario.
+    """
+    where = path.name
+    data = check_mapping(load_yaml(read_text(path, MAX_SCENARIO_BYTES), where), where)
+    carried = grouped(data.pop(CARRIED, None) or {}, f"{where}: {CARRIED}")
+    return scenario_from_data(data, path.resolve().parent, where), carried
 
 
 def read_text(path: Path, max_bytes: int) -> str:

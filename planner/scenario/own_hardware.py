@@ -12,11 +12,34 @@ from typing import Any
 
 from planner.catalog import Catalog
 from planner.catalog.hardware_spec import Accelerator, Node
+from planner.catalog.validation import check_mapping
+from planner.errors import UnknownNameError
 from planner.scenario.safe_yaml import dump_yaml
 
 SCHEMAS: Mapping[str, type[Accelerator] | type[Node]] = {"accelerator": Accelerator, "node": Node}
+Entries = dict[str, dict[str, dict[str, Any]]]
+"""Kind (accelerator, node) -> id -> plain data."""
 ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _FOLDERS = {"accelerator": "accelerators", "node": "nodes"}
+
+
+def grouped(data: object, where: str) -> Entries:
+    """What stands under ``catalogue:`` of a file, not yet checked as entries.
+
+    Raises InputError for a kind there is not, and for what is no mapping of ids to entries.
+    """
+    given = check_mapping(data, where)
+    for kind in given:
+        if kind not in SCHEMAS:
+            raise UnknownNameError(where, kind, SCHEMAS)
+    return {
+        kind: {
+            id: check_mapping(entry, f"{where}: {kind}.{id}")
+            for id, entry in check_mapping(given[kind], f"{where}: {kind}").items()
+        }
+        for kind in SCHEMAS
+        if kind in given
+    }
 
 
 def plain(entry: Accelerator | Node) -> dict[str, Any]:

@@ -1,11 +1,8 @@
-"""Speculative decoding and multi-token prediction: acceptance by position to tokens a step, cost of checking, gaps as a
-user sees them.
-"""
+"""Speculative decoding and multi-token prediction: acceptance by position to tokens a step and steps of an output."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,49 +44,6 @@ def acceptance_from_length(mean_tokens: float, drafts: int) -> tuple[float, ...]
         middle = 0.5 * (low + high)
         low, high = (middle, high) if tokens_per_step([middle] * drafts) < mean_tokens else (low, middle)
     return tuple([0.5 * (low + high)] * drafts)
-
-
-@dataclass(frozen=True)
-class Speculated:
-    """Decode with speculation, arrays (n,)."""
-
-    step_s: Array
-    """A step that drafts and checks."""
-    tpot_s: Array
-    """Mean time per token of a request: step over tokens a step."""
-    speedup: Array
-    """Over a step without drafts."""
-    user_gap_s: Array
-    """Mean of the gaps that are not zero: tokens of one step arrive together, and the wait is between steps."""
-    within_step: float
-    """Part of gaps that are zero: tokens that come with the one before."""
-
-
-def speculated(
-    plain_step_s: ArrayLike, verify_step_s: ArrayLike, draft_s: ArrayLike, acceptance: Sequence[float]
-) -> Speculated:
-    """TBT and TPOT with K drafts a step. All broadcast.
-
-    ``verify_step_s`` is the time of a step with 1 + K tokens per sequence (more compute, the same weights and cache
-    read), ``draft_s`` of making the drafts. A request's tokens come in groups: of all gaps 1 - 1 / n are zero and 1 / n
-    are a whole step, n tokens a step, so percentiles of TBT above 1 - 1 / n are those of steps.
-    """
-    n = tokens_per_step(acceptance)
-    step = np.asarray(verify_step_s, dtype=float) + np.asarray(draft_s, dtype=float)
-    tpot = step / n
-    return Speculated(step, tpot, np.asarray(plain_step_s, dtype=float) / tpot, step, 1.0 - 1.0 / n)
-
-
-def gap_quantile(
-    step_quantile_s: Sequence[float], levels: Sequence[float], acceptance: Sequence[float], p: float
-) -> float:
-    """Quantile ``p`` of the gaps between tokens: zero below 1 - 1 / n, else the steps' quantile 1 - (1 - p) n.
-
-    ``step_quantile_s`` at ``levels`` (ascending) describe the step times; between them it is linear.
-    """
-    n = tokens_per_step(acceptance)
-    among = 1.0 - (1.0 - p) * n
-    return 0.0 if among <= 0.0 else float(np.interp(among, levels, step_quantile_s))
 
 
 def extra_kv_tokens(acceptance: Sequence[float]) -> float:

@@ -15,7 +15,7 @@ from planner.catalog.validation import check_mapping, validate
 from planner.errors import InputError
 from planner.scenario.base import Schema
 from planner.scenario.files import inside
-from planner.scenario.load import read_text
+from planner.scenario.load import CARRIED, read_text
 from planner.scenario.safe_yaml import MAX_SCENARIO_BYTES, load_yaml
 
 MAX_SCENARIOS = 1_000_000
@@ -45,6 +45,12 @@ def load_grid(path: Path) -> list[dict[str, Any]]:
     if isinstance(base, str):
         file = _beside(path, base)
         base = check_mapping(load_yaml(read_text(file, MAX_SCENARIO_BYTES), file.name), file.name)
+    if CARRIED in base:
+        raise InputError(
+            f"base: {CARRIED}",
+            "hardware of the file's own",
+            "a base without it: a sweep takes such entries from the folder in PLANNER_CATALOG_DIR",
+        )
     return expand(base, grid.grid)
 
 

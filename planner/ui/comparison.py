@@ -11,7 +11,7 @@ from planner.scenario.differences import differences, flat
 from planner.scenario.identity import Identity, identity_difference
 from planner.search.plan_schema import Candidate, Plan
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, count, dollars, duration, durations, gib, sig, span
+from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, sig, span
 from planner.ui.phrases import translated
 from planner.ui.words import precision_classes
 
@@ -129,4 +129,6 @@ def _workers(a: Candidate, b: Candidate) -> list[Figure]:
 
 
 def _text(value: Any) -> str:
-    return NONE if value is None else translated(str(value))
+    if value is None:
+        return NONE
+    return exact(value) if type(value) in (int, float) else translated(str(value))

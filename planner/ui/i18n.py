@@ -50,6 +50,11 @@ def language() -> str:
     return said
 
 
+def N_(message: str) -> str:
+    """Marks a message for the catalogues without translating it yet."""
+    return message
+
+
 def _(message: str) -> str:
     """``message`` in the language in use."""
     return _catalogue(language()).gettext(message)

@@ -7,23 +7,22 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from planner.search.plan_schema import Interval
 from planner.ui.i18n import _
+from planner.units import stays_whole
 
 NONE = "–"
-_THOUSANDS = 3
-"""Power of ten of the numbers that are shown whole."""
 
 
 def sig(value: float | None, digits: int = 3) -> str:
-    """``value`` to ``digits`` significant digits; a dash for None. Thousands below ten are shown whole: of a load of
-    1,605, 1,610 reads like another number. Whole digits are never dropped into e-notation below a trillion.
+    """``value`` to ``digits`` significant digits, more where it stays whole; a dash for None. Whole digits are never
+    dropped into e-notation below a trillion.
     """
     if value is None or not math.isfinite(value):
         return NONE
     if value == 0:
         return "0"
     exact_value = Decimal(repr(float(value)))
-    if exact_value.adjusted() == _THOUSANDS:
-        digits = max(digits, _THOUSANDS + 1)
+    if stays_whole(value):
+        digits = max(digits, exact_value.adjusted() + 1)
     # Half up, as the browser rounds the numbers of a table: the same number reads the same everywhere.
     rounded = exact_value.quantize(Decimal(1).scaleb(exact_value.adjusted() + 1 - digits), ROUND_HALF_UP)
     magnitude = rounded.adjusted()
@@ -102,6 +101,21 @@ def percent(fraction: float | None) -> str:
         return NONE
     value = 100 * fraction
     return f"{value:.0f} %" if abs(value) >= 10 or value == 0 else f"{sig(value, 2)} %"
+
+
+def signed(fraction: float, size: str | None = None) -> str:
+    """A change or an error with its sign, none where it is written as zero; ``size`` is how its amount is written
+    (:func:`percent` unless given).
+    """
+    amount = percent(abs(fraction)) if size is None else size
+    if not any(digit in amount for digit in "123456789"):
+        return amount
+    return f"{'+' if fraction > 0 else '−'}{amount}"
+
+
+def factors(low: float, high: float) -> str:
+    """Ends of an interval as factors on a prediction."""
+    return f"× {low:.2f}–{high:.2f}"
 
 
 def span(interval: Interval | None, scale: float = 1.0) -> str | None:

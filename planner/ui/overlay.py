@@ -11,27 +11,21 @@ from typing import Any
 from planner.catalog import Catalog
 from planner.catalog import catalog as open_catalog
 from planner.catalog.hardware_spec import Accelerator, Node
-from planner.catalog.validation import check_mapping, validate
+from planner.catalog.validation import validate
 from planner.errors import InputError, UnknownNameError
-from planner.scenario.own_hardware import ID, SCHEMAS, laid_over, plain
+from planner.scenario.own_hardware import ID, SCHEMAS, Entries, grouped, laid_over, plain
 from planner.scenario.schema import Scenario
 from planner.ui.i18n import _
 
-Entries = dict[str, dict[str, dict[str, Any]]]
-"""Kind (accelerator, node) -> id -> plain data."""
 MAX_ENTRIES = 50
 
 
 def checked(data: object, where: str) -> Entries:
     """``data`` as entries; raises InputError naming the entry and the field."""
     out: Entries = {}
-    given = check_mapping(data, where)
-    for kind in given:
-        if kind not in SCHEMAS:
-            raise UnknownNameError(where, kind, SCHEMAS)
-    for kind in (k for k in SCHEMAS if k in given):
-        for id, entry in check_mapping(given[kind], f"{where}: {kind}").items():
-            out = added(out, kind, {**check_mapping(entry, f"{where}: {kind}.{id}"), "id": id})
+    for kind, members in grouped(data, where).items():
+        for id, entry in members.items():
+            out = added(out, kind, {**entry, "id": id})
     return out
 
 

@@ -37,6 +37,8 @@ def _shape(field: str) -> str:
     name = field.rstrip("0123456789")
     if name in PARTS or name in _FREE:
         return r".+?"
+    if name == "share":
+        return r"\S+?(?: %)?"
     if name in ("needed", "available"):
         return rf"(?:{UNKNOWN}|\S+?)"
     return r"[A-Z][A-Z0-9+ a-z-]*?" if name == "layout" else r"\S+?"

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-
-def N_(message: str) -> str:
-    """Marks a message for the catalogues without translating it yet."""
-    return message
-
+from planner.ui.i18n import N_
+from planner.ui.refusals import REFUSALS
 
 UNKNOWN = N_("an unknown number of")
 
@@ -53,6 +50,7 @@ WORDS = (
     N_("GDDR board of this generation"),
     N_("collectives over PCIe"),
     N_("missing on {text}"),
+    N_("another vendor"),
     N_("narrow types are unpacked to 16 bits"),
     N_("absorbed products run in 16 bits"),
     N_(
@@ -144,6 +142,7 @@ FIXES = (
     N_("tp and moe_tp inside the domain, with attention_dp, ep or pp across nodes"),
     N_("add the fact in a catalogue overlay"),
     N_("short by {n} GiB per GPU: fewer requests per worker, or KV cache in fp8"),
+    N_("short by {n} GiB per GPU: fewer requests per worker"),
     N_("short by {n} GiB per GPU"),
     N_("nothing that was tried fits: more GPUs per worker, a larger GPU or a smaller format"),
     N_("gpu_memory_utilization {a} instead of {b}"),
@@ -192,12 +191,12 @@ SENTENCES = (
     N_("not measured on {gpu}: curve of {gpu2} on its own peaks ({why})"),
     N_("not measured on {gpu}: curve of {gpu2} on its own peaks"),
     N_("not measured here: curve of {op2}"),
-    N_("another vendor"),
     N_("nearest in status, no kernel of its own measured"),
     N_("{engine} on {gpu}: no end-to-end runs; coefficients of {names} pooled"),
     N_("{engine} on {gpu}: no end-to-end runs; coefficients of {names}"),
     N_("{engine}: no end-to-end runs to calibrate with; mean of {names}"),
     N_("{fact} of {gpu} is not sourced: the memory sold is taken as usable"),
+    N_("{n} of your own runs: times {x}, interval from their scatter"),
 )
 
 ASSUMPTIONS = (
@@ -280,87 +279,80 @@ SPLIT = (
 """What decides between aggregated serving and separate pools (planner.search.split_map)."""
 
 LADDER = (
+    N_(
+        "Load: {text}, not the scenario's workload. Worker: {layout} on {node}, planned for that load and run with {n} "
+        "request in flight at all times"
+    ),
+    N_(
+        "Load: {text}, not the scenario's workload. Worker: {layout} on {node}, planned for that load and run with {n} "
+        "requests in flight at all times"
+    ),
     N_("EP overlap is left out: the model has no experts"),
     N_("EP overlap is left out: a replica has one GPU"),
+    N_("EP overlap is left out: {why}"),
     N_("EP overlap is left out: {text}"),
     N_("P/D split: {a} prefill and {b} decode workers; prompts took {share} of the busy time"),
-    N_("{text}: {n} requests exceed the context limit or a rank's cache and are left out"),
+    N_("{way}: {n} requests exceed the context limit or a rank's cache and are left out"),
+    N_("one replica, fixed concurrency"),
+    N_("continuous batching"),
+    N_("prefix cache"),
+    N_("EP overlap"),
+    N_("P/D split"),
+    N_("{n} replicas, prefix-aware routing"),
 )
-"""What a replayed ladder says beside its rungs."""
+"""What a replayed ladder says beside its rungs, and what the rungs are called there (planner.search.ladder)."""
 
-ERRORS = (
-    N_("must be greater than {n}"),
-    N_("must be at least {n}"),
-    N_("must be less than {n}"),
-    N_("must be at most {n}"),
-    N_("needs at least {n} entries"),
-    N_("takes at most {n} entries"),
-    N_("must be a whole number"),
-    N_("must be a number"),
-    N_("must be a finite number"),
-    N_("must be text"),
-    N_("must be true or false"),
-    N_("must be a mapping of keys to values"),
-    N_("must be a list"),
-    N_("this key is required"),
-    N_("{why} (and {n} more error: {names})"),
-    N_("{why} (and {n} more errors: {names})"),
-    N_("unknown key, did you mean {names}?"),
-    N_("unknown key, allowed: {names}"),
-    N_("did you mean {names}?"),
-    N_("not known here; nearest: {names}"),
-    N_("one whose {name} is known; the catalogue has none for this one, a folder of your own may state it"),
-    N_("the limit at {name}, {a} ms, must be at most the one at {other}, {b} ms"),
-    N_("priority_classes: two classes are called {text}; each needs a name of its own"),
+NOTHING = (
+    N_("Nothing serves {model} as asked: {why}. Nearest: {other}"),
+    N_("Nothing serves {model} as asked: {why}"),
+    N_("no layout is possible on the hardware given"),
+    N_("{word} binds (predicted {a} ms, limit {b} ms)"),
+    N_("{word} binds ({a} GiB needed, {b} GiB available)"),
+    N_("{word} binds ({a} nodes needed, {b} available)"),
+    N_("{word} binds ({a} GPUs needed, {b} available)"),
+    N_("{word} binds ({a} requests/s asked, {b} requests/s reached)"),
+    N_("{word} binds ({a} asked, {b} reached)"),
+    N_("{word} binds"),
+    N_("the limit on TTFT"),
+    N_("the limit on TBT"),
+    N_("the limit on TPOT"),
+    N_("the limit on whole requests"),
+    N_("the completion rate"),
+    N_("the number of nodes"),
+    N_("the load"),
+    N_("memory"),
+    N_("memory for the KV cache"),
+    N_("max gpus"),
+)
+"""A plan in which nothing is feasible, in one sentence (planner.search.headline)."""
+
+OWNING = (
     N_(
-        "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving "
-        "asks for separate pools only: a plan looks at those"
+        "server, NICs, switches and cables on top of the accelerators; {n} servers of {m} H200 for about {x} million "
+        "dollars against {usd} dollars for each accelerator"
     ),
-    N_("allowed: {names} (did you mean {other}?)"),
-    N_("allowed: {names}"),
-    N_("at most {n} bytes"),
-    N_("at most {n} levels"),
-    N_("nest at most {n} levels deep"),
-    N_("UTF-8 text is needed"),
-    N_("not YAML that is accepted here: {text}"),
-    N_("not JSON: {text}"),
-    N_("choose at least one node type"),
-    N_("choose aggregated, disaggregated, or both"),
-    N_("a number is needed"),
-    N_("must be above mean_tokens = {n}"),
-    N_("must be at most {n} times mean_tokens"),
-    N_("norms stay at 16 bits or more"),
-    N_("this architecture is not understood; known model types: {names}"),
-    N_("these keys may change parameters or memory and are not understood for this architecture"),
-    N_("this key is required and missing"),
-    N_("must be a whole number from {n} to {m}, not {given}"),
-    N_("must be at least {n}, not {m}"),
-    N_("at most {n}, not {m}"),
-    N_("missing, and hidden_size {n} is no multiple of {m} heads"),
-    N_("{n} does not divide {m} attention heads"),
-    N_("must be true or false, not {given}"),
-    N_("must be text, not {given}"),
-    N_("must be a list, not {given}"),
-    N_("must be a list of whole numbers, not {given}"),
-    N_("value {given} is not understood: {text}"),
-    N_("{given} is not understood; known: {names}"),
-    N_("{given} is not understood"),
-    N_("values need status, source and date"),
-    N_("a token uses at most all experts"),
-    N_("{node}: accelerator {gpu}: {field}: got {given}; {why}"),
+    N_("economic life, straight line to the residual value"),
+    N_("part of the price that is left at the end"),
+    N_("cost of the money that is bound"),
+    N_("support contracts and spares, part of the purchase price a year"),
+    N_("space, cooling and power delivery for each provisioned kilowatt, without the energy itself"),
+    N_("industrial rate"),
+    N_("no figure read; the user's own is asked for"),
+    N_("no measurement read"),
+    N_("nothing is assumed to be left, as in the depreciation schedules quoted"),
 )
+"""What the starting values for an owner stand for (hardware_db/owning.yaml), and sources that are none."""
 
-EXPORTS = (
-    N_("the plan's accelerators ({node}) are of {text}, on which {names} runs"),
-    N_("the plan's accelerators ({node}) are of {text}, on which {a} and {b} run"),
-    N_("llm-d routes to vLLM and SGLang: use trtllm or dynamo for TensorRT-LLM"),
-    N_("TensorRT-LLM needs an MPI launcher for a worker on {n} hosts: use trtllm or dynamo"),
-    N_("a vendor with a device plugin here: {names}"),
-    N_(
-        "true for vLLM with {n} tokens in a step: with unsplit prompts it starts only where "
-        "engine.options.max_num_batched_tokens is at least the longest request, {tokens}; plan again with it"
-    ),
+CONFIGS = (
+    N_("One MTP block is counted: the published checkpoints store it though the config is silent"),
+    N_("The config names no dtype: bf16 taken for weights that are not quantised"),
+    N_("The config names {n} MTP modules; the published checkpoint stores none, none are counted"),
+    N_("Whether the MTP block repeats embedding and head in the checkpoint is not in the config"),
+    N_("{share} of {name} weights stay in {text} (config)"),
 )
-"""Why an engine or a manifest cannot express a plan (planner.export)."""
+"""What was taken for granted in reading a config.json (planner.catalog.hf)."""
 
-TEMPLATES = (*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *SPLIT, *LADDER, *ERRORS, *STAND_INS, *EXPORTS)
+TEMPLATES = (
+    *(*WORDS, *SENTENCES, *ASSUMPTIONS, *FIXES, *WHY, *WHO, *SPLIT, *LADDER, *NOTHING, *OWNING, *CONFIGS),
+    *(*STAND_INS, *REFUSALS),
+)

@@ -10,14 +10,12 @@ from typing import get_args
 from planner.scenario.engine_schema import EngineName
 from planner.ui.i18n import _, language
 from planner.ui.phrases import translated
+from planner.units import spaced
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-!|~$:&])")
 
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 """A Chinese sentence ends with a full stop of its own."""
-
-_PERCENT = re.compile(r"(?<=\d)%(?!\w)")
-"""Percentages stand with a space, as the pages write them, also in the planner's sentences."""
 
 _IDS = frozenset(get_args(EngineName))
 """Words that stay small at the start of a sentence."""
@@ -54,9 +52,9 @@ def sentence(text: str) -> str:
         return flat
     there = translated(flat)
     if there != flat:
-        there = _PERCENT.sub(" %", there)
+        there = spaced(there)
         return there if there[-1] in "。！？…" else f"{there}。"
-    flat = _PERCENT.sub(" %", flat)
+    flat = spaced(flat)
     first = flat.split(" ", 1)[0].rstrip(",.:;")
     if first.isalpha() and first.islower() and first not in _IDS:
         flat = flat[0].upper() + flat[1:]

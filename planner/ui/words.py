@@ -347,6 +347,13 @@ def short_deployment(candidate: Candidate) -> str:
     return _workers(candidate.replicas, candidate.layout)
 
 
+def placed(candidate: Candidate) -> str:
+    """The node types of a deployment and its workers, for tables that tell its GPUs apart."""
+    pools = (candidate.prefill_pool, candidate.decode_pool)
+    nodes = dict.fromkeys(p.node for p in pools if p is not None) or {candidate.node: None}
+    return f"{' + '.join(map(node_label, nodes))} · {short_deployment(candidate)}"
+
+
 def _nodes(number: int | None, node: str) -> str:
     return node_label(node) if number is None else f"{count(number)} × {node_label(node)}"
 

@@ -107,7 +107,7 @@ def test_ignored_classes_keep_high_precision() -> None:
 
 def test_a_class_split_between_formats_is_refused() -> None:
     half = tensors(8, "float", "channel", True, ignore=["lm_head", *(f"model.layers.{i}.self_attn" for i in range(16))])
-    with pytest.raises(UnsupportedArchitectureError, match="attention: 50%"):
+    with pytest.raises(UnsupportedArchitectureError, match="attention: 50 %"):
         precision(LLAMA, half)
 
 
@@ -115,7 +115,7 @@ def test_a_small_exception_is_noted() -> None:
     one = tensors(8, "float", "channel", True, ignore=["lm_head", "model.layers.0.self_attn"])
     spec = spec_from_hf_config(changed(LLAMA, quantization_config=one))
     assert spec.precision["attention"] == "fp8_channel"
-    assert any("3.1% of attention" in note for note in spec.notes)
+    assert any("3.1 % of attention" in note for note in spec.notes)
 
 
 def test_kv_scheme_of_compressed_tensors() -> None:

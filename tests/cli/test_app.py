@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -64,6 +65,18 @@ def test_a_plan_file_is_planned_again(answered: list[Any], tmp_path: Path, capsy
     assert run(["plan", str(first), "--out", str(second)]) == 0
     assert answered[0] == answered[1]
     assert first.read_text() == second.read_text()
+
+
+def test_percentages_are_written_one_way(
+    answered: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "plan.yaml"
+    assert run(["plan", CHAT, "--out", str(out)]) == 0
+    for format in ("report-md", "report-html"):
+        assert run(["export", str(out), "--format", format]) == 0
+    told = capsys.readouterr().out
+    assert told.count("takes 61 % of the step") >= 3
+    assert not re.search(r"\d%(?!\w)", re.sub("<style>.*?</style>", "", told, flags=re.DOTALL))
 
 
 def test_plan_for_people(answered: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,6 +159,15 @@ def test_bad_usage_is_2_and_one_sentence(args: list[str], as_json: bool, capsys:
         assert json.loads(printed.out)["error"]["message"] in printed.err
     else:
         assert printed.out == ""
+
+
+def test_where_a_plan_goes_is_checked_before_planning(
+    answered: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for out in (tmp_path, tmp_path / "none" / "plan.yaml"):
+        assert run(["plan", CHAT, "--out", str(out)]) == 2
+        assert "--out: got" in capsys.readouterr().err
+    assert answered == []
 
 
 def test_a_bad_scenario_leaves_no_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -357,7 +357,7 @@ def test_what_the_plan_assumes_and_no_flag_says_is_a_comment() -> None:
     plan = with_options(plan, prefix_cache_share=0.2, kv_transfer_overlap=True)
     for engine in ENGINES:
         text = launch_script(deployment(plan), engine).replace("\n# ", " ")
-        assert "prefix_cache_share of 20%" in text
+        assert "prefix_cache_share of 20 %" in text
         assert ("expect the transfer after the prompt" in text) == (engine != "trtllm")
     assert "enable_pipelined_transfer: true" in launch_script(deployment(plan), "trtllm")
 

@@ -32,7 +32,7 @@ def test_llm_d_asks_for_the_checkpoint_once() -> None:
     text = export_text(plan, "llm-d")
     size = yaml.safe_load(text)["modelArtifacts"]["size"]
     assert size == f"{math.ceil(checkpoint_gib(deployment(plan)) * 1.2)}Gi"
-    assert "and 20% more" in text.replace("\n# ", " ")
+    assert "and 20 % more" in text.replace("\n# ", " ")
 
 
 def test_sglang_keeps_dense_layers_and_head_inside_a_replica() -> None:

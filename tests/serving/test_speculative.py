@@ -12,9 +12,7 @@ from planner.serving.length_shape import LengthShape
 from planner.serving.speculative import (
     acceptance_from_length,
     extra_kv_tokens,
-    gap_quantile,
     in_steps,
-    speculated,
     step_distribution,
     steps_for,
     tokens_per_step,
@@ -30,8 +28,8 @@ def test_one_draft() -> None:
 def test_deepseek_report_section_5_4_3() -> None:
     # arXiv 2412.19437v2: second token accepted 85-90 % of the time, 1.8 times the tokens per second
     for accepted in (0.85, 0.9):
-        found = speculated(0.05, 0.0505, 0.001, [accepted])
-        assert float(found.speedup) == pytest.approx(1.8, rel=0.05)
+        dearer = 0.0515 / 0.05  # a step that drafts and checks one token more, over a plain one
+        assert tokens_per_step([accepted]) / dearer == pytest.approx(1.8, rel=0.05)
 
 
 @pytest.mark.parametrize(("drafts", "length"), [(1, 1.92), (2, 2.58), (3, 2.82), (4, 2.99), (5, 3.01)])
@@ -50,12 +48,7 @@ def test_a_step_makes_between_one_and_all(acceptance: list[float]) -> None:
     assert 1.0 <= tokens_per_step(acceptance) <= len(acceptance) + 1 + 1e-9
 
 
-def test_gaps_come_in_groups() -> None:
-    found = speculated(np.array([0.02]), 0.024, 0.002, [1.0])
-    assert found.tpot_s == pytest.approx(0.013)
-    assert found.within_step == pytest.approx(0.5)
-    assert gap_quantile([0.02, 0.05], [0.0, 1.0], [1.0], 0.4) == 0.0
-    assert gap_quantile([0.02, 0.05], [0.0, 1.0], [1.0], 0.75) == pytest.approx(0.035)
+def test_chances_outside_0_to_1_are_refused() -> None:
     with pytest.raises(InputError):
         step_distribution([1.2])
 

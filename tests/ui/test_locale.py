@@ -5,12 +5,16 @@ from collections.abc import Mapping
 
 import pytest
 
+from planner.economics.owning import owning_defaults
 from planner.errors import InputError
 from planner.hardware.curves import fallback_rules
 from planner.layout.legality import RULES
+from planner.replay.generate import fixed_trace
 from planner.search.certainty import DISTANCE_WORDS
 from planner.search.explain import TERM_WORDS
 from planner.search.explain import WORDS as RESOURCE_WORDS
+from planner.search.headline import BINDING, headline
+from planner.search.ladder import climb
 from planner.search.rejections import REASONS
 from planner.ui import gallery, i18n, phrases, templates, upload
 from planner.ui.i18n import LOCALES
@@ -98,6 +102,35 @@ def test_what_real_plans_say_is_covered(id):
         said += [m.text, m.fix or ""]
     english = [t for t in said if t and not phrases.known(t)]
     assert not english, "give planner/ui/templates.py a template for these"
+
+
+def test_what_a_replayed_ladder_says_is_covered():
+    found = climb(gallery.example("gpt-oss-120b-h100").scenario, fixed_trace("short_qa", 50, 0))
+    rungs = [f"{r.name}: 3 requests exceed the context limit or a rank's cache and are left out." for r in found.rungs]
+    assert [n for n in (*found.notes, *rungs) if not phrases.known(n)] == []
+
+
+def test_a_plan_without_an_answer_is_covered():
+    import planner
+
+    said = headline(planner.plan(gallery.example("infeasible-405b-one-h100").scenario))
+    assert "binds" in said
+    assert phrases.known(said)
+    assert set(BINDING.values()) <= set(templates.NOTHING)
+
+
+def test_what_an_owners_inputs_stand_for_is_covered():
+    given = owning_defaults()
+    notes = [getattr(given, name).note for name in type(given).model_fields]
+    assert [n for n in notes if not phrases.known(n)] == []
+
+
+def test_a_refusal_in_the_librarys_words_is_chinese(chinese):
+    text = errors.message(
+        InputError("workload.input_tokens", "73,858 tokens with the output", "at most 40,960, the context of qwen3-32b")
+    )
+    assert "连同输出共 73,858 个 token" in text.replace("\\", "")
+    assert "with the output" not in text
 
 
 def test_numbers_and_names_stay(chinese):

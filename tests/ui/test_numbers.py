@@ -78,3 +78,16 @@ def test_a_rate_is_never_rounded_beyond_the_load(value, most, text):
 
 def test_tables_hold_what_is_written():
     assert [numbers.shown(v) for v in (0.41234, 1605.2, 73_712.0)] == [0.412, 1605.0, 73_700.0]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [(-0.5, "−50 %"), (0.09, "+9.0 %"), (0.0, "0 %"), (-0.0, "0 %"), (-0.002, "−0.20 %")],
+)
+def test_a_change_wears_its_sign_and_zero_none(fraction, text):
+    assert numbers.signed(fraction) == text
+    assert numbers.signed(-0.004, "0 %") == "0 %"
+
+
+def test_factors_are_one_range():
+    assert numbers.factors(0.894, 1.128) == "× 0.89–1.13"

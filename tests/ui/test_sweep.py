@@ -62,7 +62,7 @@ def test_what_two_plans_are_results_of_comes_first(scenario):
     assert comparison.identities(a.identity, a.identity) == []
     assert comparison.scenarios(a, a) == []
     b = sample_plan(draft.build(scenario, {"slo.tpot_ms.limit": 30.0}))
-    assert comparison.scenarios(a, b) == [("slo.tpot_ms.mean", "50.0", "30.0")]
+    assert comparison.scenarios(a, b) == [("slo.tpot_ms.mean", "50", "30")]
     other = a.model_copy(update={"identity": a.identity.model_copy(update={"gpu": "h100-sxm"})})
     assert comparison.identities(a.identity, other.identity) == [("GPU", "h800-sxm", "h100-sxm")]
 

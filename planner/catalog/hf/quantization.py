@@ -66,12 +66,13 @@ def class_formats(draft: Draft, dtype: object, quantization: Mapping[str, Any] |
             formats[tensor_class] = scheme.weights
             if kept:
                 draft.notes.append(
-                    f"{kept / total:.1%} of {tensor_class} weights stay in {formats['default']} (config)."
+                    f"{100 * kept / total:.1f} % of {tensor_class} weights stay in {formats['default']} (config)."
                 )
         elif kept < (1 - _MIXED_TOLERANCE) * total:
             raise UnsupportedArchitectureError(
                 ["quantization_config"],
-                f"{tensor_class}: {kept / total:.0%} of the weights are left out; formats hold for a whole class here",
+                f"{tensor_class}: {100 * kept / total:.0f} % of the weights are left out; formats hold for a whole "
+                "class here",
             )
     if scheme.vision:
         formats["vision"] = scheme.weights

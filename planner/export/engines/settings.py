@@ -85,7 +85,7 @@ def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
     if options.prefix_cache_share:
         yield (
             f"{title} has no setting that keeps part of its KV memory for cached prefixes: the plan's "
-            f"prefix_cache_share of {options.prefix_cache_share:.0%} is left to its eviction."
+            f"prefix_cache_share of {100 * options.prefix_cache_share:.0f} % is left to its eviction."
         )
     if d.disaggregated and options.kv_transfer_overlap and engine != "trtllm":
         yield (

@@ -69,8 +69,8 @@ def llm_d(d: Deployment) -> str:
     ]
     if hosted:
         more.append(
-            f"modelArtifacts.size is the checkpoint's weights, {checkpoint_gib(d):,.0f} GiB, and {MARGIN:.0%} more for "
-            "tokenizer, configuration and the download's own files."
+            f"modelArtifacts.size is the checkpoint's weights, {checkpoint_gib(d):,.0f} GiB, and {100 * MARGIN:.0f} % "
+            "more for tokenizer, configuration and the download's own files."
         )
     if multinode and any(role.pods == 1 for role in d.roles):
         more.append("multinode holds for both pools: the pool on one host becomes groups of one pod.")

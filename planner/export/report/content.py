@@ -23,7 +23,6 @@ UNITS = {
     "ttft_ms": "ms",
     "tbt_ms": "ms",
     "tpot_ms": "ms",
-    "e2e_ms": "ms",
     "output_tokens_per_s_per_gpu": "tokens/s per GPU",
     "usd_per_mtok": "USD per million output tokens",
     "joules_per_token": "J per output token",

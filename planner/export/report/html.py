@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from planner.export.report.blocks import Block, Bullets, Code, Paragraph, Picture, Report, Table
+from planner.units import spaced
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --dim: #57606a; --rule: #d0d7de; --paper: #ffffff; }
@@ -45,17 +46,17 @@ def as_html(report: Report) -> str:
 def _block(block: Block) -> str:
     match block:
         case Paragraph(text, strong):
-            inner = escape(text)
+            inner = _text(text)
             return f"<p><strong>{inner}</strong></p>" if strong else f"<p>{inner}</p>"
         case Bullets(items):
-            return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+            return "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in items) + "</ul>"
         case Table():
             return _table(block)
         case Code(text):
             return f"<pre>{escape(text)}</pre>"
         case Picture(svg, caption, instead):
             table = "" if instead is None else f"<details><summary>Table</summary>{_table(instead)}</details>"
-            return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>{table}"
+            return f"<figure>{svg}<figcaption>{_text(caption)}</figcaption></figure>{table}"
 
 
 def _table(table: Table) -> str:
@@ -64,9 +65,14 @@ def _table(table: Table) -> str:
         scope = ' scope="col"' if tag == "th" else ""
         return (
             "<tr>"
-            + "".join(f"<{tag}{m}{scope}>{escape(c)}</{tag}>" for c, m in zip(cells, marks, strict=True))
+            + "".join(f"<{tag}{m}{scope}>{_text(c)}</{tag}>" for c, m in zip(cells, marks, strict=True))
             + "</tr>"
         )
 
     rows = "".join(row(cells, "td") for cells in table.rows)
     return f'<div class="wide"><table><thead>{row(table.columns, "th")}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def _text(text: str) -> str:
+    """Escaped, percentages written one way."""
+    return escape(spaced(text))

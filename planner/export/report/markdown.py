@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from planner.export.report.blocks import Block, Bullets, Code, Paragraph, Picture, Report, Table
+from planner.units import spaced
 
 
 def as_markdown(report: Report) -> str:
@@ -39,5 +40,5 @@ def _table(table: Table) -> str:
 
 
 def _text(text: str) -> str:
-    """Line breaks become spaces; characters that start markup or HTML are escaped."""
-    return re.sub(r"([\\`*_\[\]<>|#&~])", r"\\\1", " ".join(text.split()))
+    """Line breaks become spaces, percentages are written one way; characters that start markup or HTML are escaped."""
+    return re.sub(r"([\\`*_\[\]<>|#&~])", r"\\\1", " ".join(spaced(text).split()))

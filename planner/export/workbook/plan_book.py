@@ -14,6 +14,7 @@ from planner.export.workbook.candidates_sheet import node_prices, write_candidat
 from planner.export.workbook.sizing_sheet import write_sizing
 from planner.export.workbook.summary_sheet import write_summary
 from planner.search.plan_schema import Candidate, Plan
+from planner.units import spaced
 
 
 def write_plan_book(plan: Plan, path: Path, known: Catalog | None = None, candidate: int = 1) -> None:
@@ -81,8 +82,8 @@ def _reasons(sheet: Sheet, plan: Plan) -> None:
         sheet.put(i, 0, r.reason.replace("_", " "))
         sheet.put(i, 1, r.count, "whole")
         sheet.line_from(i, 2, (r.needed, r.available, r.unit))
-        sheet.put(i, 5, r.example, "wrap")
-        sheet.put(i, 6, r.fix, "wrap")
+        sheet.put(i, 5, spaced(r.example), "wrap")
+        sheet.put(i, 6, None if r.fix is None else spaced(r.fix), "wrap")
 
 
 def _about(sheet: Sheet, plan: Plan, chosen: Candidate) -> None:
@@ -97,11 +98,11 @@ def _about(sheet: Sheet, plan: Plan, chosen: Candidate) -> None:
         row += 1
     for text in plan.assumptions:
         sheet.put(row, 0, "assumption")
-        sheet.put(row, 1, text, "wrap")
+        sheet.put(row, 1, spaced(text), "wrap")
         row += 1
     for mark in chosen.evidence.marks:
         sheet.put(row, 0, "extrapolated")
-        sheet.put(row, 1, f"{mark.subject}: {mark.text}", "wrap")
+        sheet.put(row, 1, spaced(f"{mark.subject}: {mark.text}"), "wrap")
         row += 1
 
 

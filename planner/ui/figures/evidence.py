@@ -12,7 +12,7 @@ from planner.evidence.evidence_table import EvidenceTable
 from planner.ui import palette
 from planner.ui.figures.common import finish
 from planner.ui.i18n import _
-from planner.ui.numbers import count, duration, percent
+from planner.ui.numbers import count, duration, percent, signed
 from planner.ui.sections.evidence_data import Coverage, GroupError, largest
 from planner.ui.text import label, pair
 
@@ -118,11 +118,6 @@ def hover(table: EvidenceTable, row: int, metric: str) -> str:
         label(text["bench"][row]),
     ]
     return "<br>".join(line for line in lines if line)
-
-
-def signed(fraction: float) -> str:
-    """A relative error with its sign."""
-    return f"{'+' if fraction >= 0 else '−'}{percent(abs(fraction))}"
 
 
 def errors_by_group(errors: Sequence[GroupError], metric: str) -> go.Figure:

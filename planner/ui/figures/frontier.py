@@ -17,6 +17,8 @@ from planner.ui.text import label, pair
 from planner.ui.words import node_label, percentiles, servings, short_deployment
 
 HEIGHT = 430
+LEGEND_Y = 1.09
+"""Above the name of a limit, which stands on the plot's upper edge."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,10 @@ def frontier(plan: Plan, x: str = "tpot", y: str = "cost", chosen: int | None = 
             update(dtick="D2")
         else:
             update(rangemode="tozero")
-    return finish(figure, HEIGHT)
+    finish(figure, HEIGHT)
+    if figure.layout.annotations:  # a limit's name stands between the plot and the legend
+        figure.layout.legend.y = LEGEND_Y
+    return figure
 
 
 def _points(plan: Plan) -> list[Point]:
@@ -253,7 +258,7 @@ def _limits(figure: go.Figure, plan: Plan, axis: Axis, vertical: bool, values: l
         # Shapes take a logarithmic axis's values, annotations their logarithms.
         at = math.log10(limit) if log_axis(values) else limit
         place = (
-            {"x": at, "y": 1, "yref": "paper", "yanchor": "top", "xanchor": "right"}
+            {"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "right"}
             if vertical
             else {"y": at, "x": 1, "xref": "paper", "yanchor": "bottom", "xanchor": "right"}
         )
@@ -262,8 +267,6 @@ def _limits(figure: go.Figure, plan: Plan, axis: Axis, vertical: bool, values: l
                 limit=duration(limit), percentile=label(percentiles()[percentile])
             ),
             showarrow=False,
-            xshift=-4 if vertical else 0,
-            yshift=-4 if vertical else 0,
             font={"color": palette.LIMIT, "size": 12},
             **place,
         )

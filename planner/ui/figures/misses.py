@@ -9,7 +9,7 @@ from planner.ui import palette
 from planner.ui.figures.common import finish
 from planner.ui.i18n import _
 from planner.ui.numbers import quantity
-from planner.ui.text import label, pair, wrapped
+from planner.ui.text import label, pair, sentence, wrapped
 from planner.ui.words import node_label
 
 ROW_PX, FRAME_PX = 40, 120
@@ -37,7 +37,7 @@ def misses_bar(misses: tuple[NearestMiss, ...]) -> go.Figure | None:
         text=[quantity(m.needed, m.unit) for m in rows],
         textposition="outside",
         cliponaxis=False,
-        hovertext=[wrapped(m.text) for m in rows],
+        hovertext=[wrapped(sentence(m.text)) for m in rows],
         hovertemplate="%{hovertext}<extra></extra>",
     )
     figure.add_scatter(

@@ -18,8 +18,10 @@ from planner.ui.figures.cost import cost_by_load, ways_bars
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import dollars, percent, sig
+from planner.ui.numbers import count, dollars, percent, sig
+from planner.ui.phrases import translated
 from planner.ui.sections import kept
+from planner.ui.sections.catalogue.facts import status
 from planner.ui.sections.cost_data import (
     Deployed,
     Power,
@@ -34,7 +36,7 @@ from planner.ui.sections.cost_data import (
 from planner.ui.sections.how import how
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import listed, plain
+from planner.ui.text import listed, pair, paragraph, plain, sentence
 
 HOURS_A_DAY = 24
 
@@ -77,7 +79,7 @@ def _rent(subject: Subject, d: Deployed) -> Way | None:
         placeholder=_("not known"),
         help=_("Starts at the plan's price: yours on the left under Prices, else the catalogue's."),
     )
-    st.caption(_("{n} GPUs, whole nodes and spares, every hour").format(n=d.gpus))
+    st.caption(_("{n} GPUs, whole nodes and spares, every hour").format(n=count(d.gpus)))
     return rented(_("Rent"), _("rent"), d.gpus, usd) if usd else None
 
 
@@ -127,8 +129,9 @@ def _own(subject: Subject, d: Deployed, power: Power | None) -> tuple[Way | None
 
 
 def _note(defaults: object, name: str) -> str:
+    """What an owner's input stands for, and how it is known."""
     one = getattr(defaults, name)
-    return plain(f"{one.note}. {one.status}: {one.source}")
+    return plain(paragraph((sentence(one.note), sentence(pair(status(one.status), translated(one.source))))))
 
 
 def _owner_inputs() -> tuple[tuple[str, str, float], ...]:
@@ -190,7 +193,7 @@ def _answer(ways: list[Way], d: Deployed) -> str:
     sentence = (
         _(
             "At the planned load **{name}** is cheapest: **{usd} a day**, {mtok} per million output tokens "
-            "({others}, a day)."
+            "(a day: {others})."
         )
         if others
         else _("At the planned load **{name}** comes to **{usd} a day**, {mtok} per million output tokens.")

@@ -8,7 +8,7 @@ import streamlit as st
 
 from planner.errors import InputError, PlannerError
 from planner.ui.i18n import _
-from planner.ui.phrases import translated
+from planner.ui.phrases import known, translated
 from planner.ui.text import pair, plain, sentence
 
 
@@ -17,6 +17,8 @@ def message(error: PlannerError) -> str:
     text = str(error)
     if isinstance(error, InputError) and text.startswith(error.field):
         given = text[len(error.field) :].removeprefix(": got ").removesuffix(f"; {error.allowed}")
+        if isinstance(error.given, str) and known(error.given):  # a phrase of the library's own, no quoted input
+            given = translated(error.given)
         allowed = translated(error.allowed)
         # What is missing was not given as anything.
         rest = allowed if error.given is None else _("got {given}; {allowed}").format(given=given, allowed=allowed)

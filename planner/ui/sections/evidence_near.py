@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from planner.errors import PlannerError
 from planner.evidence.evidence_table import EvidenceTable
 from planner.evidence.nearness import SAME_SHAPE, Nearness, Place
-from planner.ui.figures.evidence import signed
 from planner.ui.i18n import _, ngettext
-from planner.ui.numbers import NONE, count
+from planner.ui.numbers import NONE, count, signed
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject

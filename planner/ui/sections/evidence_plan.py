@@ -12,7 +12,7 @@ from planner.search.plan_schema import Candidate, Interval
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import count, dollars, duration, sig
+from planner.ui.numbers import count, dollars, duration, factors, sig, signed
 from planner.ui.sections.evidence_data import distances
 from planner.ui.sections.how import how
 from planner.ui.sections.tables import table
@@ -167,10 +167,10 @@ def _value(metric: str, value: float) -> str:
 
 
 def _factors(value: float, interval: Interval) -> str:
-    return f"× {interval.low80 / value:.2f} – {interval.high80 / value:.2f}"
+    return factors(interval.low80 / value, interval.high80 / value)
 
 
 def _percent(log_ratio: float) -> str:
     """What a logarithm of measured over predicted is in percent."""
     ratio = float(np.exp(log_ratio)) - 1.0
-    return f"{'+' if ratio >= 0 else '−'}{100 * abs(ratio):.0f} %"
+    return signed(ratio, f"{100 * abs(ratio):.0f} %")

@@ -18,7 +18,7 @@ from planner.ui.figures.evidence import coverage_bars, errors_by_group, predicte
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.latex import num
-from planner.ui.numbers import count, percent
+from planner.ui.numbers import count, factors, percent, signed
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.evidence_data import GroupError, coverage, distances, group_errors, group_values, widths
 from planner.ui.sections.how import how
@@ -72,7 +72,7 @@ def show_accuracy(evidence: EvidenceTable) -> None:
             _("{metric}: median error").format(metric=latencies()[m][1]),
             percent(found[m]["median_ape"]),
             _("nine of ten within {p90}, bias {bias}").format(
-                p90=percent(found[m]["p90_ape"]), bias=f"{100 * found[m]['bias']:+.1f} %"
+                p90=percent(found[m]["p90_ape"]), bias=signed(found[m]["bias"])
             ),
             _("{name}: |predicted − measured| / measured, over runs without speculative decoding.").format(
                 name=names[m]
@@ -208,8 +208,8 @@ def show_coverage(evidence: EvidenceTable, rows: NDArray[np.bool_]) -> None:
     table(
         {
             _("Distance to the evidence"): [words[w["distance"]] for w in known],
-            "TPOT": [f"× {w['tpot_low']:.2f} – {w['tpot_high']:.2f}" for w in known],
-            "TTFT": [f"× {w['ttft_low']:.2f} – {w['ttft_high']:.2f}" for w in known],
+            "TPOT": [factors(w["tpot_low"], w["tpot_high"]) for w in known],
+            "TTFT": [factors(w["ttft_low"], w["ttft_high"]) for w in known],
         },
         alt=_("Width of the 80 % interval by distance to the evidence"),
     )

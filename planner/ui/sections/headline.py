@@ -8,11 +8,12 @@ from typing import Literal
 import streamlit as st
 
 from planner.scenario.schema import Scenario
-from planner.search.plan_schema import Candidate, Interval, Plan, SloCheck
+from planner.search.plan_schema import Candidate, Plan, SloCheck
 from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, percent, sig, span, within
 from planner.ui.paid import paid_gpus
+from planner.ui.phrases import translated
 from planner.ui.sections import formulas
 from planner.ui.sections.reasons import grouped_marks
 from planner.ui.text import lowered, pair, plain, sentence
@@ -108,15 +109,10 @@ def figures(candidate: Candidate, load_rps: float | None = None) -> list[Figure]
     ]
 
 
-def interval_of(candidate: Candidate, *keys: str) -> Interval | None:
-    """The first interval that the candidate carries under one of ``keys``."""
-    return next((candidate.interval[k] for k in keys if k in candidate.interval), None)
-
-
 def _cost(c: Candidate) -> Figure:
-    keys = ("usd_per_mtok_output", "usd_per_mtok", "usd_per_mtok.output")
+    key = "usd_per_mtok"
     known = c.usd_per_hour is not None
-    inside = span(interval_of(c, *keys))
+    inside = span(c.interval.get(key))
     return Figure(
         _("Cost per million output tokens"),
         dollars(c.usd_per_mtok.output),
@@ -124,13 +120,13 @@ def _cost(c: Candidate) -> Figure:
         _("{usd} per hour").format(usd=dollars(c.usd_per_hour)) if known else _("no price known"),
         _("All cost of the deployment, spares included, over its output tokens; input tokens are not charged apart.")
         + _below(inside),
-        marks=_marks(c, *keys),
+        marks=_marks(c, key),
     )
 
 
 def _throughput(c: Candidate, load_rps: float | None) -> Figure:
     key = "output_tokens_per_s_per_gpu"
-    inside = span(interval_of(c, key))
+    inside = span(c.interval.get(key))
     return Figure(
         _("Output tokens/s per GPU"),
         sig(c.output_tokens_per_s_per_gpu),
@@ -141,7 +137,7 @@ def _throughput(c: Candidate, load_rps: float | None) -> Figure:
             "that meet every limit."
         )
         + _below(inside),
-        marks=_marks(c, key, "goodput_rps"),
+        marks=_marks(c, key),
     )
 
 
@@ -153,7 +149,7 @@ def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
     name, short, meaning = latencies()[metric]
     value = check.value if check else getattr(c, metric).mean
     judged = check.judged_on if check else "mean"
-    inside = interval_of(c, f"{metric}_{judged}", f"{metric}.{judged}", *((metric,) if judged == "mean" else ()))
+    inside = c.interval.get(metric) if judged == "mean" else None  # intervals are of means
     chip = None if inside is None else durations(inside.low80, inside.high80)
     return Figure(
         _("{metric}, {percentile}").format(metric=name, percentile=percentiles().get(judged, judged)),
@@ -211,12 +207,12 @@ def in_use_gib(c: Candidate) -> float | None:
     return c.memory_gib.kv * min(c.concurrency / c.max_concurrency, 1.0)
 
 
-def _marks(c: Candidate, *subjects: str) -> tuple[str, ...]:
+def _marks(c: Candidate, subject: str) -> tuple[str, ...]:
     """What the candidate's evidence says about a figure: marks on it, else (not for memory) on what it is made of."""
-    own = tuple(m.text for m in c.evidence.marks if m.subject in subjects)
-    if own or "memory_gib" in subjects or not c.evidence.extrapolated:
+    own = tuple(m.text for m in c.evidence.marks if m.subject == subject)
+    if own or subject == "memory_gib" or not c.evidence.extrapolated:
         return own
-    return tuple(pair(what, why) for what, why in grouped_marks(c.evidence.marks)[:1])
+    return tuple(pair(what, translated(why)) for what, why in grouped_marks(c.evidence.marks)[:1])
 
 
 def _metric(figure: Figure) -> None:

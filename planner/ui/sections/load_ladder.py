@@ -70,7 +70,7 @@ def show(subject: Subject) -> None:
         found = _ladder(subject, trace, size, tick)
     except PlannerError as error:
         bar.empty()
-        errors.show(error)
+        st.warning(errors.message(error), icon=":material/block:")
         return
     bar.empty()
     st.markdown(_answer(found))

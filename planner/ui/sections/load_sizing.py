@@ -12,6 +12,7 @@ from planner.ui.formula import Formula
 from planner.ui.i18n import _, ngettext
 from planner.ui.latex import num
 from planner.ui.numbers import count, dollars, duration, percent, sig
+from planner.ui.phrases import translated
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import sizing_for
@@ -207,7 +208,7 @@ def _show_recovery(recovery: RecoveryPlan) -> None:
         "Each part is an input under Failures and recovery, with these sources where it is not your own: {sources}. "
         "{tokens} tokens of {requests} requests are lost and computed again."
     ).format(
-        sources="; ".join(dict.fromkeys(recovery.sources.values())),
+        sources=_("; ").join(dict.fromkeys(map(translated, recovery.sources.values()))),
         tokens=sig(recovery.lost_tokens),
         requests=sig(recovery.lost_requests),
     )

@@ -15,7 +15,7 @@ from planner.ui.sections.how import how
 from planner.ui.sections.load_data import FACTORS, Cell, scaled, split_map
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import sentence
+from planner.ui.text import listed, sentence
 from planner.ui.words import serving_help
 
 
@@ -37,7 +37,7 @@ def show(subject: Subject) -> None:
         st.markdown(
             _(
                 "Plans both ways for prompts and loads of {factors} times this scenario's: {n} plans, kept once made."
-            ).format(factors=", ".join(f"{f:g}" for f in FACTORS), n=2 * len(FACTORS) ** 2)
+            ).format(factors=listed(f"{f:g}" for f in FACTORS), n=2 * len(FACTORS) ** 2)
         )
         st.button(
             _("Work out the map"), icon=":material/grid_on:", key="load.split.start", on_click=_start, args=(key,)

@@ -10,7 +10,7 @@ from planner.search.plan_schema import Plan
 from planner.ui import comparison, gallery, state, upload
 from planner.ui.answers import answer
 from planner.ui.i18n import _
-from planner.ui.numbers import NONE, percent, sig
+from planner.ui.numbers import NONE, sig, signed
 from planner.ui.paid import paid_gpus
 from planner.ui.sections import errors
 from planner.ui.sections.headline import priced, question
@@ -174,4 +174,4 @@ def _change(ratio: float | None) -> str:
         return _("the same")
     if not 0.5 < ratio < 2.0:
         return f"× {sig(ratio)}"
-    return f"{'+' if ratio > 1 else '−'}{percent(abs(ratio - 1.0))}"
+    return signed(ratio - 1.0)

@@ -12,8 +12,8 @@ import streamlit as st
 from planner.ui.numbers import NONE, count, sig
 from planner.ui.text import plain
 
-_UNIT = re.compile(r"(?<=\d) (?=(?:%|µs|ms|s|min|h|GiB|MiB|KiB|kW|W|J)(?![^\W\d_]))")
-"""The space between a number and a unit of the planner's."""
+_UNIT = re.compile(r"(?<=×) (?=\d)|(?<=\d) (?=(?:%|µs|ms|s|min|h|GiB|MiB|KiB|kW|W|J)(?![^\W\d_]))")
+"""The space between a number and a unit of the planner's, or the sign that makes it a factor."""
 
 
 def table(columns: Mapping[str, Sequence[Any]], *, alt: str | None = None, markdown: Collection[str] = ()) -> None:

@@ -16,8 +16,8 @@ from planner.ui.i18n import _
 from planner.ui.numbers import NONE, percent, shown
 from planner.ui.sections import errors
 from planner.ui.sweep import MAX_POINTS, Point, Variable, points, popular, variables
-from planner.ui.text import plain, sentence
-from planner.ui.words import deployment, node_label, reason_name
+from planner.ui.text import paragraph, plain, sentence
+from planner.ui.words import node_label, placed, reason_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,9 +144,10 @@ def answer(variable: Variable, found: list[Point]) -> str:
             more=percent(high / low - 1.0),
         )
     if now is not None and low < 0.995 * now:
-        text += " " + _("As it is, a token costs {more} more than at {best}.").format(
+        as_is = _("As it is, a token costs {more} more than at {best}.").format(
             more=percent(now / low - 1.0), best=plain(variable.show(best.value))
         )
+        return paragraph((text, as_is))
     return text
 
 
@@ -158,7 +159,7 @@ def frame(variable: Variable, found: list[Point]) -> pd.DataFrame:
         [
             {
                 "value": p.value if variable.numeric else variable.show(p.value),
-                "deployment": deployment(p.best) if p.best is not None else _why_not(p),
+                "deployment": placed(p.best) if p.best is not None else _why_not(p),
                 "usd": _shown(p.best.usd_per_mtok.output) if p.best is not None else None,
                 "gpus": p.best.gpus if p.best is not None else None,
                 "ttft": _shown(p.best.ttft_ms.mean) if p.best is not None else None,

@@ -9,7 +9,7 @@ from planner.evidence.nearness import nearness
 from planner.layout.step_traffic import step_traffic
 from planner.search.plan_schema import MemoryGib
 from planner.ui.figures.cost import cost_by_load, power_bars, ways_bars
-from planner.ui.figures.evidence import coverage_bars, errors_by_group, predicted_against_measured, signed
+from planner.ui.figures.evidence import coverage_bars, errors_by_group, predicted_against_measured
 from planner.ui.figures.hot_experts import hot_experts_lines
 from planner.ui.figures.latency import by_concurrency, by_share, distribution, nines, split_heatmap
 from planner.ui.figures.memory import memory_bars
@@ -235,7 +235,6 @@ def test_errors_and_coverage_by_group(table):
     found = coverage(table, table.comparable)
     assert all(0 < c.inside50 < c.inside80 <= 1 for c in found)
     assert len(coverage_bars(found, {"tpot_ms": "TPOT", "ttft_ms": "TTFT"}).data) == 2
-    assert signed(-0.5) == "−50 %"
 
 
 def test_curves_behind_a_plan_are_named(small):

@@ -21,7 +21,7 @@ from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.catalogue.facts import facts, price
 from planner.ui.sections.catalogue.tables import attention_text, weights_text
 from planner.ui.sections.tables import table
-from planner.ui.text import listed, plain
+from planner.ui.text import listed, plain, sentence
 
 
 def hardware(kind: str, id: str, catalog: Catalog) -> None:
@@ -103,7 +103,7 @@ def model(spec: ModelSpec) -> None:
                 source=plain(said.source or "–"),
             )
         )
-    _remarks(_("Notes"), spec.notes)
+    _remarks(_("Notes"), tuple(map(sentence, spec.notes)))
     _remarks(_("Sources"), spec.sources)
     with st.expander(_("Specification (YAML)")):
         st.code(spec_to_yaml(spec), language="yaml", height=300)
