@@ -42,24 +42,27 @@ def size_command(
     failures: Annotated[
         int | None, typer.Option("--failures", min=1, help="Failures at once that headroom is for (k of N + k).")
     ] = None,
+    candidate: Annotated[int, typer.Option("--candidate", min=1, help="Rank of the candidate; 1 is the best.")] = 1,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Size the recommended fleet: GPUs = replicas x layout, a day's autoscaling range, N + k, recovery time."""
-    from planner.search.headline import headline
+    """Size the recommended fleet or another candidate's: replicas x layout, a day's range, N + k, recovery time."""
+    from planner.search.headline import headline, in_one_sentence
+    from planner.search.planning import planned
 
     given = read_question(scenario, catalog)
     question = asked(given.scenario, peak_to_mean, hourly, failures)
-    from planner.search.planning import plan
-
-    answer = plan(question, catalog=given.catalog)
-    if answer.best is None or answer.best.sizing is None:
-        raise InfeasibleError(headline(answer))
-    sizing = answer.best.sizing
+    made = planned(question, catalog=given.catalog)
+    found = made.plan.candidates
+    if not found:
+        raise InfeasibleError(headline(made.plan))
+    if candidate > len(found):
+        raise InputError("--candidate", candidate, f"a rank from 1 to {len(found)}")
+    answer, sizing = in_one_sentence(found[candidate - 1], made.plan.scenario), made.sizing(candidate)
     if as_json:
-        print_json({"scenario": question.name, "answer": headline(answer), **sizing.model_dump(mode="json")})
+        print_json({"scenario": question.name, "answer": answer, **sizing.model_dump(mode="json")})
     else:
-        render_sizing(headline(answer), sizing, question.reliability.spare_nodes)
+        render_sizing(answer, sizing, question.reliability.spare_nodes)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Interval, Plan, Pool
 from planner.search.rejections import told_apart
 
@@ -74,6 +75,11 @@ def headline(plan: Plan) -> str:
         why = _main_reason(plan)
         near = f" Nearest: {plan.nearest_misses[0].text}" if plan.nearest_misses else ""
         return f"Nothing serves {scenario.model} as asked: {why}{near}"
+    return in_one_sentence(best, scenario)
+
+
+def in_one_sentence(best: Candidate, scenario: Scenario) -> str:
+    """A candidate with its times, its output and its cost."""
     figures = [
         f"TTFT {with_interval(best.ttft_ms.mean, best.interval.get('ttft_ms'))} ms",
         f"TPOT {with_interval(best.tpot_ms.mean, best.interval.get('tpot_ms'))} ms",

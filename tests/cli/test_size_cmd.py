@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import planner
 from planner.cli import run
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -40,6 +41,19 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_input_is_one_sentence(options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["size", SMALL, *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_another_candidate_is_sized(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", SMALL, "--candidate", "2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    second = planner.plan(planner.load_scenario(SMALL)).candidates[1]
+    assert document["fleet"].startswith(f"{second.gpus} GPUs = ")
+    assert second.layout.describe() in document["answer"]
+
+
+def test_a_candidate_that_there_is_not_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", SMALL, "--candidate", "900"]) == 2
+    assert "--candidate: got 900; a rank from 1 to" in capsys.readouterr().err
 
 
 def test_nothing_feasible_is_3(capsys: pytest.CaptureFixture[str]) -> None:
