@@ -125,11 +125,11 @@ def test_one_pool_is_one_bar(plan):
 
 
 def test_misses_show_needed_and_available(plan):
-    from tests.ui.sample_plan import sample_plan
+    from plan_data import many
 
     data = plan.scenario.to_dict()
     data["slo"]["tpot_ms"] = {"mean": 10.0}
-    none = sample_plan(type(plan.scenario).from_dict(data))
+    none = many(type(plan.scenario).from_dict(data))
     assert none.best is None
     figure = misses_bar(none.nearest_misses)
     assert figure is not None
