@@ -38,7 +38,8 @@ def test_frontier_axes_carry_units_and_hover_text(plan):
 
 
 @pytest.mark.parametrize(
-    ("values", "form"), [([0.2, 0.9], ".3~g"), ([3.0, 7e7], ".3~s"), ([0.5, 7e3], ",.3~r"), ([], ".3~g")]
+    ("values", "form"),
+    [([0.2, 0.9], ",.3~r"), ([3.0, 7e7], ".3~s"), ([0.5, 7e3], ",.3~r"), ([], ",.3~r"), ([12.0, 800.0], ",.3~r")],
 )
 def test_ticks_are_written_without_powers_of_ten(values, form):
     assert tick_format(values) == form
