@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import floor, log10
 
 KIB = 1024
 MIB = 1024**2
@@ -19,12 +20,20 @@ BYTES_PER_GBIT = 1e9 / 8
 
 WHOLE_BELOW = 10_000
 """Counts and rates from a thousand up to here are shown whole: of a load of 1,605, 1,610 reads like another number."""
+_MOST_DECIMALS = 8
 _TIGHT_PERCENT = re.compile(r"(?<=\d)%(?!\w)")
 
 
 def stays_whole(value: float) -> bool:
     """Whether people read ``value`` to the last whole digit, where others have three digits."""
     return 1_000 <= abs(value) < WHOLE_BELOW
+
+
+def uptime(share: float) -> str:
+    """A share of the time close to one in percent, to two digits of what is missing: ``99.24 %``, ``99.9986 %``."""
+    missing = 100.0 * (1.0 - share)
+    decimals = 2 if missing <= 0.0 else min(max(1 - floor(log10(missing)), 2), _MOST_DECIMALS)
+    return f"{100.0 * share:.{decimals}f} %"
 
 
 def spaced(text: str) -> str:

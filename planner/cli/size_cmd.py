@@ -12,6 +12,7 @@ from planner.cli.output import console, print_json, table
 from planner.cli.questions import read_question
 from planner.errors import InfeasibleError, InputError
 from planner.search.headline import sig3
+from planner.units import uptime
 
 if TYPE_CHECKING:
     from planner.scenario.schema import Scenario
@@ -102,7 +103,7 @@ def render_sizing(answer: str, sizing: Sizing, spare_nodes: int) -> None:
     out.print(_failure_table(sizing.failures))
     out.print(_recovery_table(sizing.recovery))
     with_spares = "spare nodes of the scenario included" if spare_nodes else "without spare nodes"
-    out.print(f"Enough workers are up {sizing.slo_availability:.4%} of the time, {with_spares}.")
+    out.print(f"Enough workers are up {uptime(sizing.slo_availability)} of the time, {with_spares}.")
 
 
 def _day_table(day: DayPlan) -> Any:

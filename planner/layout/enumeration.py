@@ -11,8 +11,9 @@ from planner.catalog.model_spec import ModelSpec, MoeFeedForward
 from planner.errors import InputError
 from planner.layout.engine_rules import EngineLayoutRules, engine_rules
 from planner.layout.layouts import IntArray, Layouts
-from planner.layout.legality import RULES, LayoutReasons, legal
+from planner.layout.legality import LayoutReasons, legal
 from planner.layout.node_shape import NodeShape, node_shape
+from planner.layout.rules import RULES
 
 
 @dataclass(frozen=True)

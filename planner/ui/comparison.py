@@ -13,6 +13,7 @@ from planner.search.plan_schema import Candidate, Plan
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, sig, span
 from planner.ui.phrases import translated
+from planner.ui.text import listed
 from planner.ui.words import precision_classes
 
 
@@ -131,4 +132,8 @@ def _workers(a: Candidate, b: Candidate) -> list[Figure]:
 def _text(value: Any) -> str:
     if value is None:
         return NONE
+    if isinstance(value, list | tuple):
+        return listed(map(_text, value))
+    if isinstance(value, bool):
+        return str(value).lower()
     return exact(value) if type(value) in (int, float) else translated(str(value))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from planner.search.plan_schema import Candidate, MemoryGib, Phase
 from planner.ui.i18n import _
-from planner.ui.latex import lines, num, text
+from planner.ui.latex import num, text, total
 from planner.ui.words import memory_terms, term_name
 
 SHOWN_TERMS = 5
@@ -28,7 +28,7 @@ def cost(c: Candidate) -> Formula | None:
         return None
     rate = c.output_tokens_per_s_per_gpu
     return Formula(
-        r"\frac{\$}{10^6\,\text{tokens}} = \frac{\$/\text{h} \cdot 10^6}"
+        r"\$/\text{Mtok} = \frac{\$/\text{h} \cdot 10^6}"
         r"{\text{tokens/s per GPU} \cdot \text{GPUs} \cdot 3600}",
         rf"\frac{{{num(c.usd_per_hour)} \cdot 10^6}}"
         rf"{{{num(rate)} \cdot {c.gpus} \cdot 3600}} = {num(c.usd_per_mtok.output)}",
@@ -128,8 +128,8 @@ def memory(m: MemoryGib) -> Formula:
     terms = [(name, getattr(m, key)) for key, (name, _help) in memory_terms().items() if getattr(m, key)]
     names = [text(name) for name, _v in terms]
     return Formula(
-        lines(text(_("total")), names),
-        lines("", [num(v) for _name, v in terms], rf"= {num(m.total)} \le {num(m.capacity)}\ \text{{GiB}}"),
+        rf"{text(_('total'))} = {total(names)}",
+        rf"{total([num(v) for _name, v in terms])} = {num(m.total)} \le {num(m.capacity)}\ \text{{GiB}}",
         _(
             "Sum over the fullest rank. The engine gives the KV cache what the other terms leave "
             "of the memory it may use."
@@ -146,10 +146,10 @@ def step(c: Candidate, phase: Phase) -> Formula:
     if rest:
         names.append(r"\dots")
         numbers.append(num(sum(t.exposed_ms for t in rest)))
-    total = c.breakdown.step_ms.get(phase, sum(t.exposed_ms for t in terms))
+    step_ms = c.breakdown.step_ms.get(phase, sum(t.exposed_ms for t in terms))
     return Formula(
-        lines(r"t_{\text{step}}", names),
-        lines("", numbers, rf"= {num(total)}\ \text{{ms}}"),
+        rf"t_{{\text{{step}}}} = {total(names)}",
+        rf"{total(numbers)} = {num(step_ms)}\ \text{{ms}}",
         _(
             "Longest chain of dependent work: each operator's time from its measured curve (a fixed latency plus a "
             "smooth roofline of arithmetic and bandwidth), less what runs at the same time as other work."

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from planner.ui.numbers import sig
 
-TERMS_A_LINE = 2
 
-
-def lines(left: str, terms: list[str], right: str = "") -> str:
-    """A sum broken into lines of a few terms, so that it stays inside a narrow column."""
-    rows = [terms[i : i + TERMS_A_LINE] for i in range(0, len(terms), TERMS_A_LINE)] or [["0"]]
-    joined = r" \\ &\ {}+ ".join(" + ".join(row) for row in rows)
-    return rf"\begin{{aligned}} {left} &{'=' if left else ''}\ {joined} {right} \end{{aligned}}"
+def total(terms: list[str]) -> str:
+    """A sum; it breaks behind a sign where it does not fit its column (planner.ui.sections.how)."""
+    return " + ".join(terms) or "0"
 
 
 def num(value: float | None, digits: int = 3) -> str:
     """A number with thousands set apart by thin spaces."""
     return sig(value, digits).replace(",", r"\,")
+
+
+def whole(value: float) -> str:
+    """A number of things to its last digit."""
+    return f"{value:,.0f}".replace(",", r"\,")
 
 
 def text(words: str) -> str:

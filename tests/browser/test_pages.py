@@ -54,6 +54,11 @@ def test_a_page_shows_its_figures_and_fits_a_phone(session, name):
     page.emulate_media(color_scheme="dark")
     settled(page)
     assert fits(page, "[data-testid=stMetric], .js-plotly-plot, [data-testid=stTable] table")
+    for box in page.get_by_text("How is this computed?").all():
+        box.click()
+    page.locator(".katex .base").first.wait_for()
+    settled(page)
+    assert fits(page, ".katex .base"), "a formula breaks into lines"
 
 
 def test_ranks_are_coloured_by_another_group(visit):

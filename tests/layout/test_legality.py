@@ -9,8 +9,9 @@ from planner.catalog.model_spec import ModelSpec
 from planner.errors import InputError, UnknownNameError
 from planner.layout.enumeration import enumerate_layouts
 from planner.layout.layouts import Layouts
-from planner.layout.legality import RULES, legal
+from planner.layout.legality import legal
 from planner.layout.node_shape import NodeShape, node_shape
+from planner.layout.rules import RULES
 
 
 def reason(spec: ModelSpec, engine: str, node: NodeShape = H800, **layout: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.errors import UnknownNameError
 from planner.layout.enumeration import RejectedLayouts
-from planner.layout.legality import RULES
+from planner.layout.rules import RULES
 from planner.search.fixes import MemoryTerms, fitting_alternative, latency_fix, memory_fix, nodes_fix
 from planner.search.rejections import REASONS, Judge, from_layouts, group, merge, nearest_misses, number
 from planner.units import GIB

@@ -11,6 +11,7 @@ pytest.importorskip("streamlit")
 pytest.importorskip("plotly")
 
 import streamlit as st
+from plan_data import many
 from streamlit.testing.v1 import AppTest
 
 from planner.catalog import Catalog
@@ -19,7 +20,6 @@ from planner.search.plan_schema import Plan
 from planner.search.planned import Planned
 from planner.search.setup import setup
 from planner.ui import answers, gallery
-from tests.ui.sample_plan import sample_plan
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
 SECONDS = 60
@@ -34,7 +34,7 @@ def scenario() -> Scenario:
 @pytest.fixture
 def plan(scenario: Scenario) -> Plan:
     """A hand-made plan of it."""
-    return sample_plan(scenario)
+    return many(scenario)
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, make: Callable[[Scenario], Plan]) -> None:
@@ -53,7 +53,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Scenario]]:
 
     def quick(scenario: Scenario) -> Plan:
         asked.append(scenario)
-        return sample_plan(scenario)
+        return many(scenario)
 
     answer_with(monkeypatch, quick)
     st.cache_resource.clear()

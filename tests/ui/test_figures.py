@@ -38,7 +38,8 @@ def test_frontier_axes_carry_units_and_hover_text(plan):
 
 
 @pytest.mark.parametrize(
-    ("values", "form"), [([0.2, 0.9], ".3~g"), ([3.0, 7e7], ".3~s"), ([0.5, 7e3], ",.3~r"), ([], ".3~g")]
+    ("values", "form"),
+    [([0.2, 0.9], ",.3~r"), ([3.0, 7e7], ".3~s"), ([0.5, 7e3], ",.3~r"), ([], ",.3~r"), ([12.0, 800.0], ",.3~r")],
 )
 def test_ticks_are_written_without_powers_of_ten(values, form):
     assert tick_format(values) == form
@@ -125,11 +126,11 @@ def test_one_pool_is_one_bar(plan):
 
 
 def test_misses_show_needed_and_available(plan):
-    from tests.ui.sample_plan import sample_plan
+    from plan_data import many
 
     data = plan.scenario.to_dict()
     data["slo"]["tpot_ms"] = {"mean": 10.0}
-    none = sample_plan(type(plan.scenario).from_dict(data))
+    none = many(type(plan.scenario).from_dict(data))
     assert none.best is None
     figure = misses_bar(none.nearest_misses)
     assert figure is not None

@@ -8,7 +8,7 @@ import pytest
 from planner.economics.owning import owning_defaults
 from planner.errors import InputError
 from planner.hardware.curves import fallback_rules
-from planner.layout.legality import RULES
+from planner.layout.rules import RULES
 from planner.replay.generate import fixed_trace
 from planner.search.certainty import DISTANCE_WORDS
 from planner.search.explain import TERM_WORDS

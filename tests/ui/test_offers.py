@@ -2,6 +2,7 @@
 
 import pytest
 import streamlit as st
+from plan_data import many
 from streamlit.testing.v1 import AppTest
 
 from planner.catalog import catalog
@@ -9,7 +10,6 @@ from planner.search.plan_schema import Rejection
 from planner.ui import answers, state
 from planner.ui.remedies import remedies
 from tests.ui.conftest import APP, SECONDS, answer_with
-from tests.ui.sample_plan import sample_plan
 
 REACHED, HELD = 40.0, 41.5
 """What the nearest miss seems to reach, and the limit that can be held once it is refined, in ms."""
@@ -23,10 +23,10 @@ def refined(monkeypatch):
     def plan(scenario):
         limit = scenario.slo.tpot_ms.mean
         asked.append(limit)
-        found = sample_plan(scenario)
+        found = many(scenario)
         if limit >= HELD:
             return found
-        nothing = sample_plan(type(scenario).from_dict(scenario.to_dict() | {"slo": {"tpot_ms": {"mean": 10.0}}}))
+        nothing = many(type(scenario).from_dict(scenario.to_dict() | {"slo": {"tpot_ms": {"mean": 10.0}}}))
         reached = REACHED if limit < REACHED else HELD - 0.2
         values = {"reason": "slo_tpot", "needed": reached, "available": limit, "unit": "ms"}
         miss = nothing.nearest_misses[0].model_copy(update=values)
@@ -59,10 +59,10 @@ def too_few(monkeypatch):
 
     def plan(scenario):
         nodes = scenario.hardware.candidates[0].max_nodes or 0
-        found = sample_plan(scenario)
+        found = many(scenario)
         if nodes >= enough["nodes"]:
             return found
-        nothing = sample_plan(type(scenario).from_dict(scenario.to_dict() | {"slo": {"tpot_ms": {"mean": 10.0}}}))
+        nothing = many(type(scenario).from_dict(scenario.to_dict() | {"slo": {"tpot_ms": {"mean": 10.0}}}))
         values = {"reason": "nodes", "needed": 2.0, "available": 1.0, "unit": "nodes"}
         miss = nothing.nearest_misses[0].model_copy(update=values | {"node": scenario.hardware.candidates[0].node})
         kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
@@ -101,7 +101,7 @@ def test_what_is_enough_is_offered(too_few):
 def test_beside_a_plan_no_other_number_format_is_offered(app, monkeypatch, scenario):
     kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
     assert remedies(scenario, kv)
-    answer_with(monkeypatch, lambda s: sample_plan(s).model_copy(update={"rejected": (kv,)}))
+    answer_with(monkeypatch, lambda s: many(s).model_copy(update={"rejected": (kv,)}))
     st.cache_resource.clear()
     app.run()
     assert app.metric

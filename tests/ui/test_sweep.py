@@ -1,6 +1,7 @@
 """One variable at a time, and two plans side by side."""
 
 import pytest
+from plan_data import many
 
 from planner.errors import InputError
 from planner.scenario.differences import flat
@@ -9,7 +10,6 @@ from planner.ui.figures.sweep import metrics
 from planner.ui.figures.sweep import sweep as drawn
 from planner.ui.sections import whatif
 from planner.ui.sweep import points, popular, variables
-from tests.ui.sample_plan import sample_plan
 
 EXAMPLES = [e.id for e in gallery.examples()]
 
@@ -33,7 +33,7 @@ def _changes(a, b):
 
 def test_a_sweep_keeps_what_cannot_be_served(scenario):
     variable = variables(scenario, ())["tpot_ms"]
-    found = list(points(scenario, variable, (10.0, 30.0, 50.0), sample_plan))
+    found = list(points(scenario, variable, (10.0, 30.0, 50.0), many))
     assert [p.best is None for p in found] == [True, False, False]
     for metric in metrics().values():
         figure = drawn(variable, found, metric)
@@ -58,10 +58,10 @@ def test_bad_values_are_one_sentence(scenario, text):
 
 
 def test_what_two_plans_are_results_of_comes_first(scenario):
-    a = sample_plan(scenario)
+    a = many(scenario)
     assert comparison.identities(a.identity, a.identity) == []
     assert comparison.scenarios(a, a) == []
-    b = sample_plan(draft.build(scenario, {"slo.tpot_ms.limit": 30.0}))
+    b = many(draft.build(scenario, {"slo.tpot_ms.limit": 30.0}))
     assert comparison.scenarios(a, b) == [("slo.tpot_ms.mean", "50", "30")]
     other = a.model_copy(update={"identity": a.identity.model_copy(update={"gpu": "h100-sxm"})})
     assert comparison.identities(a.identity, other.identity) == [("GPU", "h800-sxm", "h100-sxm")]

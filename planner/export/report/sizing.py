@@ -9,6 +9,7 @@ from planner.export.report.blocks import Block, Paragraph, Table
 from planner.search.headline import sig3
 from planner.search.plan_schema import AdmissionPolicy, PriorityLatency
 from planner.search.sizing_schema import DayPlan, FailurePlan, RecoveryPlan, Sizing
+from planner.units import uptime
 
 RECOVERY = (
     ("detection", "detection_s"),
@@ -30,8 +31,8 @@ def sizing_blocks(sizing: Sizing) -> Iterator[Block]:
         yield from _day(sizing.day)
     yield _failures(sizing.failures)
     yield Paragraph(
-        f"Enough workers are up {sizing.slo_availability:.4%} of the time, with the spare nodes that the scenario asks "
-        "for."
+        f"Enough workers are up {uptime(sizing.slo_availability)} of the time, with the spare nodes that the scenario "
+        "asks for."
     )
     yield from _recovery(sizing.recovery)
 

@@ -62,6 +62,4 @@ def log_axis(values: list[float]) -> bool:
 
 def tick_format(values: list[float]) -> str:
     """How ticks along ``values`` are written: thousands as 5k and 70M, fractions as such, never with a power of ten."""
-    if not values or max(values) < _THOUSAND:
-        return ".3~g"
-    return ".3~s" if min(values) >= 1 else ",.3~r"
+    return ".3~s" if values and max(values) >= _THOUSAND and min(values) >= 1 else ",.3~r"

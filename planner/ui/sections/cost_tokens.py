@@ -135,7 +135,7 @@ def show_energy(subject: Subject, d: Deployed, power: Power | None) -> None:
         "cost.power",
         {
             _("Average draw"): Formula(
-                r"\text{TDP} \left[(1-b)\,s_{idle} + b\,(s_{busy} + (s_{full} - s_{busy})\,a)\right] + "
+                r"\text{TDP} \big[(1-b)\,s_{idle} + b\,(s_{busy} + (s_{full} - s_{busy})\,a)\big] + "
                 r"\text{rest}, \quad \times\ \text{PUE}",
                 rf"s_{{idle}} = {num(model.loaded_idle_share_of_tdp.value)},\ "
                 rf"s_{{busy}} = {num(model.busy_share_of_tdp.value)},\ "

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import streamlit as st
-
 from planner.search.plan_schema import Candidate, Phase, Plan
 from planner.ui import formula
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
+from planner.ui.sections.how import how
 
 
 def memory(candidate: Candidate) -> None:
     """How the memory budget adds up."""
-    with st.expander(_("How is this computed?"), key="how.memory"):
-        _draw(formula.memory(candidate.memory_gib))
+    how("memory", {"": formula.memory(candidate.memory_gib)})
 
 
 def step(candidate: Candidate, phase: Phase) -> None:
     """How the step time adds up."""
-    with st.expander(_("How is this computed?"), key="how.step"):
-        _draw(formula.step(candidate, phase))
+    how("step", {"": formula.step(candidate, phase)})
 
 
 def figures(plan: Plan, candidate: Candidate) -> None:
     """How cost and concurrency follow from rates and times."""
     output = plan.scenario.workload.output_tokens.mean()
-    shown = {
+    shown: dict[str, Formula | None] = {
         _("Cost per million output tokens"): formula.cost(candidate),
         _("Output tokens/s per GPU"): formula.rate(candidate, output),
         _("Time to first token"): formula.ttft(candidate),
@@ -33,14 +30,4 @@ def figures(plan: Plan, candidate: Candidate) -> None:
         _("Memory left per GPU"): formula.memory_left(candidate),
         _("Requests in the whole deployment, waiting ones included"): formula.in_flight(candidate, output),
     }
-    with st.expander(_("How are the figures computed?"), key="how.figures"):
-        for name, one in shown.items():
-            if one is not None:
-                st.markdown(f"**{name}**")
-                _draw(one)
-
-
-def _draw(one: Formula) -> None:
-    st.latex(one.symbols)
-    st.latex(one.numbers)
-    st.caption(one.source)
+    how("figures", shown, _("How are the figures computed?"))

@@ -20,6 +20,7 @@ from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import listed, paragraph
 from planner.ui.words import percentiles, reserves
+from planner.units import uptime
 
 
 def show(subject: Subject) -> None:
@@ -143,7 +144,7 @@ def _show_failures(sizing: Sizing, spare_nodes: int) -> None:
             _("Enough workers are up {share} of the time, with the spare nodes of the scenario.")
             if spare_nodes
             else _("Enough workers are up {share} of the time; the scenario has no spare nodes.")
-        ).format(share=f"{100 * sizing.slo_availability:.4g} %")
+        ).format(share=uptime(sizing.slo_availability))
     )
 
 

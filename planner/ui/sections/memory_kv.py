@@ -9,7 +9,7 @@ from planner.ui.figures.common import CONFIG
 from planner.ui.figures.memory_page import admission_bars, sequences_by_length
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
-from planner.ui.latex import num
+from planner.ui.latex import num, whole
 from planner.ui.numbers import count, percent, sig
 from planner.ui.sections.cards import Card, cards
 from planner.ui.sections.how import how
@@ -203,7 +203,7 @@ def show_admission(subject: Subject, w: Workers) -> None:
             _("Unused part"): Formula(
                 r"1 - \frac{\mu}{\text{bytes}(T_{max})} \qquad 1 - \frac{\bar{T}}{b \cdot E[\text{blocks}]}",
                 rf"{num(100 * a.reserved_unused)}\,\% \qquad {num(100 * a.paged_unused, 2)}\,\%"
-                rf"\quad (T_{{max}} = {num(a.longest_tokens, 6)},\ b = {a.block_tokens})",
+                rf"\quad (T_{{max}} = {whole(a.longest_tokens)},\ b = {a.block_tokens})",
                 _(
                     "Left: of a reserved slot, which holds the longest request in every layer, windowed ones too. "
                     "Right: of pages of b tokens, the unfilled end of the last one."

@@ -156,7 +156,8 @@ def _identity(left: Side, right: Side, asked: int) -> None:
 
 def _question(left: Plan, right: Plan) -> int:
     """Where the questions differ, and in how many points."""
-    rows = comparison.scenarios(left, right)
+    # Keys wrap at their steps, so that both values have room on a phone.
+    rows = [(key.replace(".", " › "), a, b) for key, a, b in comparison.scenarios(left, right)]
     if rows:
         with st.expander(_("Where the scenarios differ ({n})").format(n=len(rows)), expanded=len(rows) <= FEW):
             _table(rows)
