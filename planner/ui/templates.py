@@ -339,6 +339,8 @@ OWNING = (
     N_("industrial rate"),
     N_("no figure read; the user's own is asked for"),
     N_("no measurement read"),
+    N_("given without a source of its own in the collected facts"),
+    N_("as {gpu}: same memory"),
     N_("nothing is assumed to be left, as in the depreciation schedules quoted"),
 )
 """What the starting values for an owner stand for (hardware_db/owning.yaml), and sources that are none."""

@@ -11,6 +11,7 @@ from planner.catalog.prices import Rental
 from planner.ui.i18n import _
 from planner.ui.numbers import count as whole
 from planner.ui.numbers import dollars, sig
+from planner.ui.phrases import translated
 from planner.ui.text import pair
 
 PROVENANCE = ("status", "source", "date", "note", "usable_status", "usable_source")
@@ -116,7 +117,7 @@ def _group(name: str, group: Sourced) -> Iterator[Fact]:
 
 
 def _source(given: str | None, source: str | None, date: str | None) -> str:
-    where = " ".join(part for part in (source, f"({date})" if date else None) if part)
+    where = " ".join(part for part in (source and translated(source), f"({date})" if date else None) if part)
     return pair(status(given), where) if given else where
 
 
