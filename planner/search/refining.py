@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from planner.replay.settings import scheduler_kind
 from planner.roofline.step import StepWork, step_times
-from planner.search.blocks import THREADS
 from planner.search.judge import judge
 from planner.search.ranking import objective
 from planner.search.rejections import Rejections, nearest_misses
@@ -30,6 +28,8 @@ IntArray = NDArray[np.int64]
 
 REFINED, NEAR_REFINED = 8, 4
 """Deployments of a plan that are looked at, best first, and near misses that would come before them."""
+LANES_REFINED, NEAR_LANES = 3, 2
+"""Of these at most with attention-DP ranks: a chain of several lanes takes ten times as long."""
 AGAIN = 6
 """Times that as many more are looked at where none of the first is feasible then."""
 MISSES, LOOKED_AT = 24, 400
@@ -56,17 +56,25 @@ def looked_at(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key], want
     """
     if s.acceptance:  # its steps make one token each
         return list(tables)
-    first = keys[:REFINED]
-    out = _refined(s, tables, [*first, *_near_misses(tables, keys[0] if keys else None, wanted)])
+    first = _few_lanes(tables, keys[:REFINED], LANES_REFINED)
+    near = _near_misses(tables, keys[0] if keys else None, wanted)
+    out = _refined(s, tables, [*first, *_few_lanes(tables, near, NEAR_LANES)])
     for _ in range(AGAIN):
         if any(out[t].rejections.code[row] < 0 for t, row in first):
             break
-        first = distinct(out, ranked(Feasible(out), wanted), REFINED)
+        first = _few_lanes(out, distinct(out, ranked(Feasible(out), wanted), REFINED), LANES_REFINED)
         closer = _refined(s, out, first)
         if all(a is b for a, b in zip(closer, out, strict=True)):
             break
         out = closer
     return out
+
+
+def _few_lanes(tables: Sequence[Deployments], keys: Sequence[Key], most: int) -> list[Key]:
+    """``keys`` without those of several lanes beyond the first ``most``."""
+    several = [key for key in keys if tables[key[0]].decode.layouts.attention_dp[key[1]] > 1]
+    left_out = set(several[most:])
+    return [key for key in keys if key not in left_out]
 
 
 def _refined(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key]) -> list[Deployments]:
@@ -126,8 +134,7 @@ def refine(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
         return d
     chunked = s.scenario.engine.options.chunked_prefill
     whole = not (scheduler_kind(s.scenario.engine.name).chunked if chunked is None else chunked)
-    with ThreadPoolExecutor(THREADS) as pool:
-        steps = list(pool.map(lambda k: stepwise(load, found, curves, k, whole), range(rows.size)))
+    steps = [stepwise(load, found, curves, k, whole) for k in range(rows.size)]
     return _updated(s, d, rows, steps)
 
 

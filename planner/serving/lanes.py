@@ -11,7 +11,7 @@ Work is counted in prompts of mean length, as in the chain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -160,16 +160,17 @@ def split_of(
             drawn.append(filled.state(rows, budget))
             rows = rows[rng.random(rows.size) < more]
         waiting = np.maximum(waiting - budget, 0.0)
-    usual = sum(one[0].size for one in drawn)
-    filled, rows = _Filled(waiting, counts.copy()), np.arange(paths)
-    for _ in range(int(np.clip(np.ceil(ABOVE * whole), 4, MOST_PROMPTS))):
+    often = [np.ones(one[0].size) for one in drawn]
+    filled, rows, seen = _Filled(waiting, counts.copy()), np.arange(paths), 0
+    most = int(np.clip(np.ceil(ABOVE * whole), 4, MOST_PROMPTS))
+    for number in range(1, most + 1):
         filled.add(rows, lengths[rng.integers(0, lengths.size, paths)])
-        drawn.append(filled.state(rows, budget))
+        if number >= CELL * seen or number == most:  # a cell needs no more of them
+            drawn.append(filled.state(rows, budget))
+            often.append(np.full(paths, QUEUED * (number - seen)))
+            seen = number
     total, busiest, taken, own = (np.concatenate(column) for column in zip(*drawn, strict=True))
-    often = np.where(np.arange(total.size) < usual, 1.0, QUEUED)
-    columns = [total, pair(busiest, taken), busiest, own, total - taken]
-    cells = [_cell(often[cell], [v[cell] for v in columns]) for cell in _cells(total)]
-    inner = [np.array(column) for column in zip(*cells, strict=True)]
+    inner = _by_cell(np.concatenate(often), total, pair(busiest, taken), busiest, own, total - taken)
     ends = np.array([0.0, FAR * max(whole, float(total.max()))])
     edge = pair(np.array([0.0, budget]), np.array([0.0, whole]))
     outer = (
@@ -206,42 +207,51 @@ class _Filled:
         return work.sum(axis=1), inside.max(axis=1), inside.sum(axis=1), own
 
 
-def _cell(often: Array, drawn: Sequence[Array]) -> tuple[float | Array, ...]:
-    """Total, seconds, atoms, busiest, own, whole and left of :class:`Split` from the draws of a cell."""
-    total, seconds, busiest, own, left = drawn
-    often = often / often.sum()
-    some = often * (left > 1e-9)
+def _by_cell(often: Array, total: Array, seconds: Array, busiest: Array, own: Array, left: Array) -> tuple[Array, ...]:
+    """Total, seconds, atoms, busiest, own, whole and left of :class:`Split` by cell, from draws (m,); ``often`` says
+    how much each counts.
+    """
+    order, starts = _cells(total)
+    cell = np.repeat(np.arange(starts.size), np.diff(np.append(starts, order.size)))
+    share = often[order] / np.add.reduceat(often[order], starts)[cell]
+
+    def mean(values: Array, part: Array = share) -> Array:
+        return np.asarray(np.add.reduceat(part * values[order], starts))
+
+    some = share * (left[order] > 1e-9)
+    leaves = np.add.reduceat(some, starts)
     return (
-        float(often @ total),
-        float(often @ seconds),
-        _kinds(seconds, often, ATOMS),
-        _kinds(busiest, often, PARTS),
-        _kinds(own, often, PARTS),
-        max(1.0 - float(some.sum()), 0.0),
-        float(some @ left / max(some.sum(), 1e-300)),
+        mean(total),
+        mean(seconds),
+        _kinds(seconds[order], share, cell, ATOMS),
+        _kinds(busiest[order], share, cell, PARTS),
+        _kinds(own[order], share, cell, PARTS),
+        np.maximum(1.0 - leaves, 0.0),
+        mean(left, some) / np.maximum(leaves, 1e-300),
     )
 
 
-def _cells(total: Array) -> list[IntArray]:
-    """Positions of draws with about as much work, in order of it; equal amounts in one cell."""
+def _cells(total: Array) -> tuple[IntArray, IntArray]:
+    """Order of draws by their work, and where in it cells with about as much begin; equal amounts are in one cell."""
     order = np.argsort(total, kind="stable")
     values = total[order]
-    cells: list[IntArray] = []
+    starts: list[int] = []
     start = 0
     while start < values.size:
+        starts.append(start)
         least = min(start + FEWEST, values.size) - 1
         upto = max(values[start] * CELL, values[least]) + 1e-9
         end = int(np.searchsorted(values, upto, side="right"))
-        if values.size - end < FEWEST:
-            end = values.size
-        cells.append(order[start:end])
-        start = end
-    return cells
+        start = values.size if values.size - end < FEWEST else end
+    return order, np.array(starts, dtype=np.int64)
 
 
-def _kinds(values: Array, often: Array, count: int) -> Array:
-    """Means of ``count`` equally frequent parts of the values in order, (count,); ``often`` adds up to 1."""
-    order = np.argsort(values, kind="stable")
-    below = np.concatenate([[0.0], np.cumsum(often[order])])
-    upto = np.concatenate([[0.0], np.cumsum((often * values)[order])])
-    return np.diff(np.interp(np.linspace(0.0, below[-1], count + 1), below, upto)) * count
+def _kinds(values: Array, share: Array, cell: IntArray, count: int) -> Array:
+    """Means of ``count`` equally frequent parts of the values of each cell in order, (c, count); the shares (m,) of a
+    cell's draws add up to 1, cells follow one another.
+    """
+    order = np.lexsort((values, cell))
+    below = np.concatenate([[0.0], np.cumsum(share[order])])
+    upto = np.concatenate([[0.0], np.cumsum((share * values)[order])])
+    edges = np.arange(cell[-1] + 1)[:, None] + np.linspace(0.0, 1.0, count + 1)
+    return np.diff(np.interp(edges, below, upto), axis=1) * count
