@@ -6,6 +6,7 @@ technique that was added and from nothing else.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -186,7 +187,14 @@ class _Climb:
         self.notes.append(
             f"P/D split: {ratio[0]} prefill and {ratio[1]} decode workers; prompts took {share:.0%} of the busy time."
         )
-        pools = [Pool(node=worker.node, layout=worker.layout, workers=n, gpus=n * self.worker_gpus) for n in ratio]
+        held = self.per_worker * sum(ratio) / ratio[1]
+        # settings that memory was planned for, with room for the requests that a decode worker now has
+        at_once = max(worker.settings.max_num_seqs or 0, math.ceil(held / worker.layout.attention_dp))
+        settings = worker.settings.model_copy(update={"max_num_seqs": at_once})
+        pools = [
+            Pool(node=worker.node, layout=worker.layout, workers=n, gpus=n * self.worker_gpus, settings=settings)
+            for n in ratio
+        ]
         return worker.model_copy(
             update={
                 "serving": "disagg",
@@ -194,7 +202,7 @@ class _Climb:
                 "decode_pool": pools[1],
                 "replicas": ratio[1],
                 "gpus": sum(ratio) * self.worker_gpus,
-                "concurrency_per_worker": float(self.per_worker * sum(ratio) / ratio[1]),
+                "concurrency_per_worker": held,
             }
         )
 
