@@ -40,7 +40,7 @@ class Replayed:
     """Mean gap of the request's tokens after the first; NaN for one token."""
     e2e_s: Array
     good: BoolArray
-    """Completed within every limit."""
+    """Completed within every limit; none where a limit on a mean is missed."""
     rejected: BoolArray
     restarts: NDArray[np.int64]
     cached_tokens: NDArray[np.int64]
@@ -136,10 +136,16 @@ def replayed(
         tpot = np.where(out > 1, (e2e - ttft) / (out - 1), np.nan)
     for column in (ttft, e2e, tpot):
         column[rejected] = np.nan
-    kept = slice(*ledger.gap_window)
-    values, counts = _token_gaps(np.array(ledger.gap_s[kept]), np.array(ledger.gap_count[kept]), rules)
+    window = slice(*ledger.gap_window)
+    values, counts = _token_gaps(np.array(ledger.gap_s[window]), np.array(ledger.gap_count[window]), rules)
     span = max(end - float(arrival.min()), 1e-12)
     share = 1.0 / (span * len(workers))
+    counted = _counted(arrival, rules)
+    served = counted & ~rejected
+    means = {"ttft": ttft[served], "tpot": tpot[served & (out > 1)], "e2e": e2e[served]}
+    mean_s = {name: float(v.mean()) if v.size else 0.0 for name, v in means.items()}
+    mean_s["tbt"] = float(np.average(values, weights=counts)) if values.size else 0.0
+    kept = all(mean_s[metric] <= limit for metric, limit in rules.limits.means)
     decode_s = sum(w.busy_s - (0.0 if w.kind.scheduler.mixed else w.prompt_s) for w in workers if not w.prefill_only)
     return Replayed(
         arrival_s=arrival,
@@ -148,11 +154,11 @@ def replayed(
         ttft_s=ttft,
         tpot_s=tpot,
         e2e_s=e2e,
-        good=~rejected & _within(rules.limits, ttft, tpot, e2e, out, ledger),
+        good=kept & ~rejected & _within(rules.limits, ttft, tpot, e2e, out, ledger),
         rejected=rejected,
         restarts=np.array(ledger.restarts, dtype=np.int64),
         cached_tokens=np.array(ledger.cached, dtype=np.int64),
-        counted=_counted(arrival, rules),
+        counted=counted,
         gap_s=values,
         gap_tokens=counts,
         busy_share=sum(w.busy_s for w in workers) * share,

@@ -140,6 +140,9 @@ class Limits:
     e2e_s: float | None = None
     tbt_s: tuple[tuple[float, float], ...] = ()
     """(limit, part of the request's gaps between tokens that must keep to it)."""
+    means: tuple[tuple[str, float], ...] = ()
+    """(metric, limit) on means over all requests ("ttft", "tpot", "e2e") or all gaps ("tbt"): they do not sort
+    requests, so that none is good where one is missed."""
 
 
 @dataclass(frozen=True)

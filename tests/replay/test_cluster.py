@@ -207,6 +207,20 @@ def test_goodput_counts_requests_within_every_limit() -> None:
     assert _run(t, Rules(limits=Limits(tpot_s=0.013))).good.tolist() == [False, True]
 
 
+@pytest.mark.parametrize("metric", ["ttft", "tbt", "tpot", "e2e"])
+def test_a_limit_on_a_mean_sorts_no_requests(metric: str) -> None:
+    """All are good where the mean keeps to it, though some are above, and none where it does not: as in a plan."""
+    t = trace([0.0, 0.055], [40, 20], [6, 2])
+    plain = _run(t, Rules())
+    mean = plain.summary()[f"{metric}_ms"]["mean"] / 1e3
+    kept, missed = (_run(t, Rules(limits=Limits(means=((metric, f * mean),)))) for f in (1.001, 0.999))
+    assert kept.good.tolist() == [True, True]
+    assert missed.good.tolist() == [False, False]
+    assert kept.goodput_rps == kept.throughput_rps
+    one = Limits(ttft_s=0.036, means=((metric, 1.001 * mean),))
+    assert _run(t, Rules(limits=one)).good.tolist() == [False, True]
+
+
 def test_a_closed_loop_keeps_its_number_in_flight() -> None:
     r = _run(trace([0.0] * 400, 10, 20), Rules(concurrency=4))
     assert r.mean_inside == pytest.approx(4.0, rel=0.02)
