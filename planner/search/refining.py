@@ -22,13 +22,16 @@ from planner.search.table import Deployments, Outcome, Workers
 from planner.serving.open_loop import WorkerLoad, flow
 from planner.serving.prefix_cache import cached_before
 from planner.serving.rows import put
-from planner.serving.stepwise import StepCurves, Stepwise, applies, context_scv, stepwise
+from planner.serving.slots import context_scv
+from planner.serving.stepwise import StepCurves, Stepwise, applies, stepwise
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 REFINED, NEAR_REFINED = 8, 4
 """Deployments of a plan that are looked at, best first, and near misses that would come before them."""
+AGAIN = 6
+"""Times that as many more are looked at where none of the first is feasible then."""
 MISSES, LOOKED_AT = 24, 400
 """Nearest misses of a table that are looked at where nothing is feasible, among so many."""
 NEAR = 1.5
@@ -39,6 +42,8 @@ FEWEST_OCCUPANCIES = 16.0
 PROMPT_STEPS, FINER = 20, 1.6
 """Steps with prompts evaluated: so many parts of the token budget, the k-th at (k / PROMPT_STEPS)^FINER of it."""
 LONGER_CONTEXT = 1.25
+ALIKE = 4
+"""Numbers of equally full attention-DP ranks that steps with prompts are evaluated at, from one to all."""
 
 
 def looked_at(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key], wanted: str) -> list[Deployments]:
@@ -46,13 +51,29 @@ def looked_at(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key], want
 
     The closed forms that judge every candidate may be off by some tens of percent: what misses a latency limit by less
     than NEAR by them is looked at as well where it is better by the objective ``wanted`` than the first of ``keys``.
+    Where none of the first keeps to its limits after all, those that follow are looked at, so that the closed forms
+    alone do not choose.
     """
     if s.acceptance:  # its steps make one token each
         return list(tables)
-    wide = [*keys[:REFINED], *_near_misses(tables, keys[0] if keys else None, wanted)]
+    first = keys[:REFINED]
+    out = _refined(s, tables, [*first, *_near_misses(tables, keys[0] if keys else None, wanted)])
+    for _ in range(AGAIN):
+        if any(out[t].rejections.code[row] < 0 for t, row in first):
+            break
+        first = distinct(out, ranked(Feasible(out), wanted), REFINED)
+        closer = _refined(s, out, first)
+        if all(a is b for a, b in zip(closer, out, strict=True)):
+            break
+        out = closer
+    return out
+
+
+def _refined(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key]) -> list[Deployments]:
+    """``tables`` with the deployments ``keys`` refined that are not yet."""
     out = list(tables)
     for t, table in enumerate(tables):
-        rows = np.array([row for of, row in wide if of == t and row not in table.steps], dtype=np.int64)
+        rows = np.array([row for of, row in keys if of == t and row not in table.steps], dtype=np.int64)
         if rows.size:
             out[t] = refine(s, settle(s, table, rows), rows)
     return out
@@ -139,10 +160,12 @@ def _code(rejections: Rejections, name: str) -> int:
 
 
 def step_curves(s: Setup, w: Workers, load: WorkerLoad) -> StepCurves:
-    """Step times of workers at every occupancy and every number of prompt tokens, (n,) workers with one queue each."""
+    """Step times of workers at every occupancy and every number of prompt tokens, of the busiest attention-DP rank and
+    of all of them, (n,) workers."""
     n = len(w)
     pause = s.scheduler.policy == "prefill_first"
-    running = np.maximum(w.concurrency, 1.0)
+    ranks = w.layouts.attention_dp.astype(float)
+    running = np.maximum(w.concurrency / ranks, 1.0)
     context = float(s.traffic.mean_context)
     new, cached = float(s.traffic.new_tokens), cached_before(s.prompt_shape, s.hits)
 
@@ -156,20 +179,25 @@ def step_curves(s: Setup, w: Workers, load: WorkerLoad) -> StepCurves:
     parts = (np.arange(PROMPT_STEPS + 1) / PROMPT_STEPS) ** FINER
     budget = np.broadcast_to(load.budget, n)
     tokens = np.maximum(budget[:, None] * new * parts, 1.0)
+    alike = ranks[:, None] ** np.linspace(0.0, 1.0, ALIKE if ranks.max(initial=1.0) > 1.0 else 1)
     # Attention of a token to those before it, averaged over tokens: long prompts have more of them, and deeper ones.
     sequences = np.maximum(tokens / (new * np.minimum(budget, 1.0))[:, None], 1.0)
     depth = 0.5 * new * (1.0 + load.prompts.scv)
     past = cached + np.maximum(depth - 0.5 * tokens / sequences, 0.0)
     riding = np.zeros_like(tokens) if pause else np.broadcast_to(running[:, None], tokens.shape)
-    flat = [v.ravel() for v in (riding, tokens, sequences, past)]
-    work = StepWork(flat[0], np.full(tokens.size, context), flat[1], flat[2], flat[3], flat[1])
+    flat = [np.repeat(v.ravel(), alike.shape[1]) for v in (riding, tokens, sequences, past)]
+    everyone = (tokens[:, :, None] * alike[:, None, :]).ravel()
+    work = StepWork(flat[0], np.full(everyone.size, context), flat[1], flat[2], flat[3], everyone)
+    seconds = _seconds(w, work, everyone.size // max(n, 1)).reshape(*tokens.shape, -1)
     return StepCurves(
         occupancy,
         decode(occupancy, context),
         (longer - here) / np.log(LONGER_CONTEXT),
         tokens / new,
-        _seconds(w, work, tokens.shape[1]),
+        seconds[..., 0],
         np.full(n, context_scv(s.prompt_shape, s.step_shape)),
+        alike,
+        seconds,
     )
 
 

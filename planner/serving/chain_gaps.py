@@ -35,8 +35,6 @@ POINTS = 48
 """Times that a distribution of mean gaps is evaluated at."""
 ATOMS = np.array([0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.925, 0.965, 0.99])
 ATOM_SHARES = np.diff(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0]))
-WITHIN_POINT = np.array([-0.4, -0.2, 0.0, 0.2, 0.4])
-"""Work of a step is spread over the width of a grid point."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def after_first_token(chain: Chain, groups: Sequence[Group]) -> Array:
         left = (1.0 - (taken - int(taken))) * _less(behind, whole) + (taken - int(taken)) * _less(behind, whole + 1)
         spectrum = np.fft.rfft(left, 2 * FINE), np.fft.rfft(during[k], 2 * FINE)
         found = np.fft.irfft(np.einsum("jf,jkf->kf", *spectrum), 2 * FINE)[:, :FINE]
-        state = np.maximum(found @ chain.grid.landing[0], 0.0).T.ravel()
+        state = np.maximum(found @ chain.grid.landing(0), 0.0).T.ravel()
         out.append(state / state.sum())
     return np.stack(out)
 
@@ -126,9 +124,15 @@ def _less(amounts: Array, taken: int) -> Array:
 
 
 def gaps(
-    chain: Chain, groups: Sequence[Group], outputs: LengthShape, decode: DecodeSpread, work_s: float, pause: bool
+    chain: Chain,
+    groups: Sequence[Group],
+    outputs: LengthShape,
+    decode: DecodeSpread,
+    spread: Sequence[Array],
+    pause: bool,
 ) -> Gaps:
-    """Gaps of a worker; ``work_s`` seconds that an even point of prompt work adds to a step."""
+    """Gaps of a worker; ``spread``: seconds by which steps from each distinct point of the grid differ from their
+    mean, equally often each."""
     starts = after_first_token(chain, groups)
     sizes = np.array([g.share for g in groups])
     alive = _alive(outputs)
@@ -147,9 +151,8 @@ def gaps(
     else:
         sums, seen = _mixed(chain, starts, sizes, alive, further)
         by_step = np.bincount(chain.grid.distinct, seen, chain.grid.full + 1)
-        offsets = [np.zeros(1) if i in (0, chain.grid.full) else WITHIN_POINT * work_s for i in range(by_step.size)]
         seconds, weights = [], []
-        for i, offset in enumerate(offsets):
+        for i, offset in enumerate(spread):
             seconds.append((decode.seconds[:, None] + (chain.seconds[i] - chain.seconds[0]) + offset).ravel())
             weights.append(np.repeat(decode.shares * by_step[i] / offset.size, offset.size))
         plain = float(by_step[0])

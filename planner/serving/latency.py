@@ -21,7 +21,7 @@ from planner.serving.prefill_pool import PrefillPool
 from planner.serving.quantiles import LEVELS, Part, sum_quantile, total, waiting_part
 from planner.serving.queues import Wait
 from planner.serving.rows import put
-from planner.serving.slots import rejection
+from planner.serving.slots import lane_full, rejection
 from planner.serving.ttft import split_parts, ttft_parts
 
 Array = NDArray[np.float64]
@@ -113,10 +113,14 @@ def joined(parts: Sequence[LoadResult]) -> LoadResult:
 
 
 OUTSIDE = (
-    "prompt load above 0.9 of the token budget, bursts larger than what the worker holds at once, or KV slots that run "
-    "out for more than one in a hundred requests"
+    "prompt load above 0.9 of the token budget, bursts larger than what the worker holds at once, or KV slots that "
+    "run out for more than one in a hundred requests, on one of several attention-DP ranks for more than one in "
+    "five hundred"
 )
 UTILISATION_RANGE, FULL_RANGE = 0.9, 0.01
+LANE_FULL_RANGE = 0.002
+"""Part of requests that find their attention-DP rank full: they wait for the end of a whole request, and those behind
+them too, whatever room other ranks have. P99 of TTFT feels it long before it is one in a hundred."""
 
 
 def percentiles(
@@ -178,7 +182,7 @@ def spread_of(
             found["tbt"] = tbt_quantiles(load, f, names["tbt"])
     crowded = np.sqrt(f.occupancy_variance) > np.maximum(load.slots - f.occupancy, 1e-9)
     outside = ~f.stable | (f.utilisation > UTILISATION_RANGE) | ((f.occupancy_variance > 0.0) & crowded)
-    outside = outside | (refused > FULL_RANGE)
+    outside = outside | (refused > FULL_RANGE) | (lane_full(load, f) > LANE_FULL_RANGE)
     return LoadResult(**found, rejection=refused, stable=f.stable, outside=outside, flow=f)
 
 

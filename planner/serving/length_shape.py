@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from planner.scenario.lengths import Length
 
 Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 NODES, REACH = 2048, 4.5
 """Quantiles that moments are summed over: at equal steps of the normal quantile from -REACH to REACH, so that the upper
@@ -21,6 +22,8 @@ TAIL = 9.0
 STEPS = 256
 """Token budgets of the tables below, evenly spaced in the logarithm."""
 SMALLEST_BUDGET, LARGEST_BUDGET = 1e-3, 1e3
+COUNTS, MOST = 25, 256.0
+"""Numbers of lengths that the longest is tabulated for, evenly spaced in the logarithm, and the most of them."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,34 @@ class LengthShape:
         """
         above = 1.0 - np.cumsum(self.weights)
         return float(np.sum(self.values * self.weights * (2.0 * above + self.weights)))
+
+    def longest(self, number: ArrayLike, budget: ArrayLike) -> Array:
+        """E[max] of so many independent lengths (1 to MOST), each cut at a ``budget``, over the mean of one; 1 or more.
+
+        The integral of 1 - F^n up to the budget; linear between tabulated logarithms of both.
+        """
+        n, b = np.broadcast_arrays(np.log(np.asarray(number, dtype=float)), _log_budget(budget))
+        step = np.log(MOST) / (COUNTS - 1)
+        row = np.clip(n / step, 0.0, COUNTS - 1 - 1e-9)
+        low, part = row.astype(np.int64), row % 1.0
+        levels, means = self._longest
+        at = np.clip(np.interp(b, levels, np.arange(levels.size)), 0.0, levels.size - 1 - 1e-9)
+        column, beside = at.astype(np.int64), at % 1.0
+
+        def found(rows: IntArray) -> Array:
+            return np.asarray((1.0 - beside) * means[rows, column] + beside * means[rows, column + 1])
+
+        one = found(np.zeros_like(low))
+        return np.asarray(((1.0 - part) * found(low) + part * found(low + 1)) / one)
+
+    @cached_property
+    def _longest(self) -> tuple[Array, Array]:
+        counts = np.geomspace(1.0, MOST, COUNTS)
+        levels = np.linspace(np.log(SMALLEST_BUDGET), np.log(LARGEST_BUDGET), STEPS)
+        upto = np.clip(np.cumsum(self.weights), 0.0, 1.0)
+        upto[-1] = 1.0
+        shares = np.diff(upto ** counts[:, None], axis=1, prepend=0.0)
+        return levels, shares @ np.minimum(self.values[:, None], np.exp(levels))
 
     def steps(self, budget: ArrayLike) -> Array:
         """Mean steps that one length takes when a step carries at most ``budget`` (in means): E[ceil(x / budget)]."""

@@ -209,6 +209,7 @@ def flow(load: WorkerLoad) -> Flow:
     in_full = (1.0 - shared) * most / lanes + shared * most
     steps = load.prompts.steps(load.budget)
     second, third = work_moments(load)
+    longest = (load.prompts.longest(2.0, load.budget), load.prompts.longest(np.maximum(lanes, 1.0), load.budget))
 
     shape = np.broadcast(lam, ref, most).shape
     decode = np.broadcast_to(np.asarray(ref, dtype=float), shape)
@@ -218,7 +219,7 @@ def flow(load: WorkerLoad) -> Flow:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for _ in range(ROUNDS):
             riding = np.where(pause, 0.0, decode)
-            taken = counted(batch, alone, lanes, a_rank, shared)
+            taken = counted(batch, alone, lanes, a_rank, shared, longest)
             added = start_s + work / steps * taken.mean
             busy = np.minimum(lam * steps / batch * (riding + added), 1.0)
             window = lam * ((1.0 - busy) * decode + busy * (riding + added))
@@ -226,7 +227,7 @@ def flow(load: WorkerLoad) -> Flow:
             # The geometric mean damps the iteration: more prompts in a step leave less time in which they gather.
             batch = np.sqrt(batch * np.minimum(batch_of(window, dispersion), most))
             alone = _single(window, dispersion)
-            taken = counted(batch, alone, lanes, a_rank, shared)
+            taken = counted(batch, alone, lanes, a_rank, shared, longest)
             added = start_s + work / steps * taken.mean
             often = lam * steps / batch
             theta = np.minimum(often * added, 1.0 - 1e-9)

@@ -49,21 +49,32 @@ def busiest(prompts: Array, lanes: Array, most: Array) -> Array:
 def _below(most: int) -> Array:
     """Requests by which the emptiest of N ranks lies below the mean, for N = 0 to ``most``."""
     lanes = np.maximum(np.arange(most + 1, dtype=float), 1.0)
-    variance = (1.0 - 1.0 / lanes) / balance_rps(1.0, lanes)
-    return np.asarray(np.sqrt(variance) * normal((lanes - BLOM) / (lanes + 1.0 - 2.0 * BLOM)))
+    return np.asarray(np.sqrt(apart(lanes)) * normal((lanes - BLOM) / (lanes + 1.0 - 2.0 * BLOM)))
 
 
-def counted(batch: Array, alone: Array, lanes: Array, most: Array, shared: Array) -> Counted:
+def apart(lanes: Array) -> Array:
+    """Variance of the requests of one of ``lanes`` ranks about the mean of all, (1 - 1 / N) rate / balance."""
+    return (1.0 - 1.0 / lanes) / balance_rps(1.0, lanes)
+
+
+def counted(
+    batch: Array, alone: Array, lanes: Array, most: Array, shared: Array, longest: tuple[Array, Array]
+) -> Counted:
     """Prompts of steps that have ``batch`` of them on average, one in the part ``alone`` of them.
 
     ``shared`` is the part of a prompt's time that counts for prompts of all ranks; ``most`` prompts fit one rank. With
-    one rank every prompt counts.
+    one rank every prompt counts. The busiest of ranks with one prompt each has the longest of them, ``longest`` over
+    the mean of two and of as many as there are ranks, in between linear in the logarithm of their number
+    (:meth:`planner.serving.length_shape.LengthShape.longest`); with m in a row on each, m + sqrt(m) (longest - 1).
     """
     rest = np.maximum(1.0 - alone, 1e-12)
     if np.all(lanes == 1.0):
         return Counted(batch, np.maximum((batch - alone) / rest, 1.0), np.ones(batch.shape))
     number = np.where(lanes > 1.0, np.maximum((batch - alone) / rest, 2.0), 2.0)
-    more = shared * number + (1.0 - shared) * busiest(number, lanes, most)
+    row, (two, every) = busiest(number, lanes, most), longest
+    between = np.log(np.minimum(number, np.maximum(lanes, 2.0)) / 2.0) / np.log(np.maximum(lanes, 3.0) / 2.0)
+    longer = np.sqrt(row) * (two - 1.0 + between * (every - two))
+    more = shared * number + (1.0 - shared) * np.minimum(row + longer, number)
     mean = np.where(lanes > 1.0, alone + rest * more, batch)
     single = np.maximum((batch - alone) / rest, 1.0)
     return Counted(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.serving.length_shape import LengthShape
 from planner.serving.open_loop import Flow, WorkerLoad
 from planner.serving.quantiles import Part, waiting_part
 from planner.serving.queues import erlang_c, peaked_blocking
+from planner.serving.side_by_side import apart
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -34,6 +36,34 @@ def rejection(load: WorkerLoad, f: Flow) -> Array:
             *(np.broadcast_to(v, near.shape)[near] for v in (load.slots, f.occupancy, _peak(f)))
         )
     return np.where(np.isfinite(f.occupancy), out, 1.0)
+
+
+def lane_full(load: WorkerLoad, f: Flow) -> Array:
+    """Part of requests that find the KV slots of their attention-DP rank taken, (n,); 0 for one rank.
+
+    Each rank has its own N-th of the slots. Requests in it vary by their N-th of what varies in all of them, by the
+    differences between ranks (:func:`planner.serving.side_by_side.apart`), and, as few requests do not even out, by
+    their contexts: Erlang C with Hayward's correction for that variance, contexts in units of the mean one.
+    """
+    out = np.zeros(f.occupancy.shape)
+    several = np.flatnonzero((np.broadcast_to(load.lanes, out.shape) > 1.0) & f.stable)
+    if several.size:
+        n, slots = (np.broadcast_to(v, out.shape)[several] for v in (load.lanes, load.slots))
+        held, slots = f.occupancy[several] / n, slots / n
+        contexts = held * context_scv(load.prompts, load.outputs)
+        z = np.maximum((f.occupancy_variance[several] / np.square(n) + apart(n) + contexts) / held, 1.0)
+        near = held + 6.0 * np.sqrt(np.maximum(z * held, 1.0)) > slots
+        out[several[near]] = erlang_c(slots[near] / z[near], held[near] / z[near])
+    return out
+
+
+def context_scv(prompts: LengthShape, out: LengthShape) -> float:
+    """Squared CV of the context of a decoding request: its prompt, and a uniform part of an output weighted by its
+    length."""
+    grown = 0.5 * out.moment(2) * out.mean
+    spread = out.moment(3) / 3.0 * out.mean**2 - grown**2
+    prompt = prompts.mean
+    return (prompts.scv * prompt**2 + spread) / (prompt + grown) ** 2
 
 
 def _peak(f: Flow) -> Array:

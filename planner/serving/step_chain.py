@@ -6,19 +6,24 @@ waits for the next one: b' = (b - T)+ + arrivals in S(min(b, T)). This is a queu
 is (b, kind of the gap under way). It holds for engines that mix prompts with decodes, where S contains the decodes, and
 for those that pause decodes, where S(0) is a decode step and the others have prompts alone.
 
+Several lanes (attention-DP ranks) step together and take up to a budget each. b is then the work of all of them, as a
+burst comes to all; how it divides (:mod:`planner.serving.lanes`) gives the mean S(b), and what lanes leave of it while
+others have room.
+
 Work is counted in prompts of mean length. b lies on a grid, fine below T and coarser above; a landing between its
 points is shared among three of them so that mean and variance of a step's change stay (quadratic interpolation).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.serving.arrival_phases import Arrivals, WorkArrivals
+from planner.serving.lanes import Split
 from planner.serving.length_shape import LengthShape
 from planner.serving.routed import damping
 
@@ -27,12 +32,14 @@ IntArray = NDArray[np.int64]
 
 FINE = 512
 """Points of the even grid that arriving work is counted on."""
-WIDTH, MOST_IN_BUDGET = 0.15, 64
-"""Width of a point in mean prompts, and most points below the token budget."""
+WIDTH, MOST_IN_BUDGET, MOST_IN_LANES = 0.15, 64, 256
+"""Width of a point in mean prompts, and most points below the token budget of one lane and of several."""
 HELD = 50.0
 """Mean prompts that the even grid reaches at least."""
 REACHES = (12, 40, 120, 360)
 """Token budgets that the coarse grid reaches."""
+ALL_FULL = 2.0
+"""Work that waits, over what all lanes take, from which on every lane is full."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +51,26 @@ class Grid:
     points: IntArray
     """(G,), ascending from 0."""
     full: int
-    """Index of the point at the token budget."""
-    landing: tuple[Array, ...]
-    """Of each point: shares of landing at the even points beyond what a step from it leaves, G x (FINE, G)."""
+    """Index of the point from which on all steps are alike: that at the token budget, or where every lane is full."""
+    table: Array
+    """Shares of the points in each even point, (even points, G)."""
+    left: Array
+    """Even points that a step from each point leaves where it does not take all of it, (G,)."""
+    whole: Array
+    """Part of steps from a point that take all of it, (G,)."""
 
     @property
     def distinct(self) -> IntArray:
         """Index of each point's step: all above the budget last as long as the one at it, (G,)."""
         return np.minimum(np.arange(self.points.size), self.full)
+
+    def landing(self, i: int) -> Array:
+        """Shares of landing at the even points beyond what a step from point ``i`` leaves, (FINE, G)."""
+        low, part, whole = int(self.left[i]), float(self.left[i]) % 1.0, float(self.whole[i])
+        found = self.table[low : low + FINE]
+        if part:
+            found = (1.0 - part) * found + part * self.table[low + 1 : low + 1 + FINE]
+        return whole * self.table[:FINE] + (1.0 - whole) * found if whole else found
 
 
 @lru_cache(maxsize=64)
@@ -65,9 +84,20 @@ def grid_of(budget: int, reach: int) -> Grid:
         while points[-1] < min(upto, reach) * budget:
             points.append(points[-1] + max(1, step))
     found = np.array(points, dtype=np.int64)
-    landing = _shares(found, int(found[-1]) + FINE)
-    left = np.maximum(found - budget, 0)
-    return Grid(budget, found, full, tuple(landing[a : a + FINE] for a in left))
+    table = _shares(found, int(found[-1]) + FINE + 1)
+    return Grid(budget, found, full, table, np.maximum(found - budget, 0.0), np.zeros(found.size))
+
+
+def lane_grid(budget: int, reach: int, split: Split) -> Grid:
+    """Grid of a worker with several lanes, which leave work that others have room for: a step either takes all that
+    waits or leaves the mean of what steps leave that do not."""
+    even = grid_of(budget, reach)
+    unit = split.lanes * split.budget / budget
+    at = np.asarray(even.points * unit, dtype=float)
+    whole, left = split.at(split.whole, at), np.minimum(split.at(split.left, at) / unit, even.points)
+    full = min(int(np.searchsorted(even.points, ALL_FULL * budget)), even.points.size - 1)
+    whole[full:], left[full:] = 0.0, even.points[full:] - float(budget)
+    return replace(even, full=full, whole=whole, left=left)
 
 
 def _shares(points: IntArray, size: int) -> Array:
@@ -97,6 +127,8 @@ class Steps:
     seconds: Array
     decode_s: float
     """A step without prompts."""
+    split: Split | None = None
+    """How the work divides among several lanes; budget, tokens and seconds are then those of all lanes."""
 
     def of(self, tokens: Array) -> Array:
         """Seconds of steps with prompt ``tokens``."""
@@ -154,7 +186,7 @@ class Chain:
         out = self.moves.copy()
         kinds = self.arrivals.rates.size
         felt = self.felt[0] + (decode_s - self.seconds[0]) * (1.0 - self.damped)
-        landed = self.work.within(felt)[0] @ self.grid.landing[0]
+        landed = self.work.within(felt)[0] @ self.grid.landing(0)
         out[:kinds] = np.moveaxis(landed, 1, 2).reshape(kinds, -1)
         out[:kinds] /= out[:kinds].sum(axis=1, keepdims=True)
         return out
@@ -175,9 +207,9 @@ class Chain:
         return self.waiting_s / self.cycle_s
 
 
-def even_points(budget: float) -> int:
-    """Even points of a token budget of ``budget`` mean prompts."""
-    wanted = int(np.clip(round(budget / WIDTH), 2, MOST_IN_BUDGET))
+def even_points(budget: float, lanes: int = 1) -> int:
+    """Even points of a token budget of ``budget`` mean prompts over all ``lanes``."""
+    wanted = int(np.clip(round(budget / WIDTH), 2, MOST_IN_BUDGET if lanes == 1 else MOST_IN_LANES))
     return max(2, min(wanted, int(budget * FINE / HELD)))
 
 
@@ -215,10 +247,11 @@ def chain_of(
     of S seconds follows what leaves the worker in it, as much as comes in (1 - d) S + d s seconds of its stream. s is
     in proportion to the requests that decode, n - b of n, and so large that over all steps nothing is lost.
     """
-    points = even_points(steps.budget)
-    grid = grid_of(points, next((r for r in REACHES if r >= reach), REACHES[-1]))
+    split, upto = steps.split, next((r for r in REACHES if r >= reach), REACHES[-1])
+    points = even_points(steps.budget, 1 if split is None else split.lanes)
+    grid = grid_of(points, upto) if split is None else lane_grid(points, upto, split)
     unit = steps.budget / points
-    seconds = steps.of(np.minimum(grid.points, points) * unit)
+    seconds = steps.of(np.minimum(grid.points, grid.points[grid.full]) * unit)
     seconds[0] = steps.decode_s
     work = WorkArrivals(arrivals, lengths)
     decoding = np.clip(1.0 - grid.points * unit / shared.occupancy, 0.0, 1.0)
@@ -261,14 +294,14 @@ def _solved(
     within = work.within(felt[: grid.full + 1])
     moves = np.empty((size, kinds, size, kinds))
     for i in range(size):
-        moves[i] = np.moveaxis(within[min(i, grid.full)] @ grid.landing[i], 1, 2)
+        moves[i] = np.moveaxis(within[min(i, grid.full)] @ grid.landing(i), 1, 2)
     # In steady state a gap of kind j has lasted longer than ``alone_s`` with this probability.
     empty = np.exp(-arrivals.rates * alone_s)
     idle = empty * decode_s / (empty * decode_s + (1.0 - empty) / arrivals.rates)
     decoding = moves.reshape(size * kinds, size * kinds)
     decoding /= decoding.sum(axis=1, keepdims=True)
     whole = decoding.copy()
-    arriving = (lengths @ grid.landing[0])[:, None] * arrivals.shares
+    arriving = (lengths @ grid.landing(0))[:, None] * arrivals.shares
     whole[:kinds] = (1.0 - idle)[:, None] * whole[:kinds] + idle[:, None] * arriving.ravel() / arriving.sum()
     starting = np.maximum(_steady(whole), 0.0).reshape(size, kinds)
     return Chain(grid, unit, work, seconds, felt, decoding, starting / starting.sum(), float(damped[0]), idle)

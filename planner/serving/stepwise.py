@@ -2,12 +2,13 @@
 
 The search judges every candidate by the closed forms of :mod:`planner.serving.latency`. Those that are left get this
 numerical model of the same worker: its step times at every occupancy and every number of prompt tokens instead of lines
-through two points, and the steps as a Markov chain (:mod:`planner.serving.step_chain`).
+through two points, and the steps as a Markov chain (:mod:`planner.serving.step_chain`). Attention-DP ranks are lanes of
+one chain (:mod:`planner.serving.lanes`): a burst meets all of them at once, and they step together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +19,13 @@ from planner.serving.arrival_phases import Arrivals
 from planner.serving.chain_gaps import ATOM_SHARES, PIECES, DecodeSpread, Gaps, gaps
 from planner.serving.chain_waits import Times, Waits, middles, times, waits
 from planner.serving.gaps import lifetime_average
+from planner.serving.lanes import Held, Split, held, split_of
 from planner.serving.latency import METRICS, LoadResult
 from planner.serving.length_shape import LengthShape
 from planner.serving.open_loop import Flow, WorkerLoad
 from planner.serving.quantiles import LEVELS, gamma_quantile, normal
 from planner.serving.slots import slot_part
-from planner.serving.step_chain import Shared, Steps, chain_of, even_points, spread_lengths
+from planner.serving.step_chain import Chain, Shared, Steps, chain_of, even_points, spread_lengths
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -39,6 +41,10 @@ SETTLED = 0.02
 """Relative change of the decode step below which the chain is not solved again."""
 RARELY_FULL = 0.01
 """Part of requests that wait for a KV slot up to which the wait is left out."""
+WITHIN_POINT = np.array([-0.4, -0.2, 0.0, 0.2, 0.4])
+"""Work of a step is spread over the width of a grid point."""
+EVENLY = (np.arange(4096) + 0.5) / 4096
+"""Probabilities of the prompt lengths that lanes are filled with."""
 LEAST_LEFT = 0.05
 """Least part of the steps' speed that is left to feedback from the requests in the worker."""
 
@@ -48,15 +54,20 @@ class StepCurves:
     """Step times of n workers."""
 
     occupancy: Array
-    """Requests in a decode step, ascending, (n, k), and its seconds."""
+    """Requests in a decode step (in its fullest lane), ascending, (n, k), and its seconds."""
     decode_s: Array
     context_s: Array
     """Seconds that a decode step at the mean occupancy grows by for each doubling (e-fold) of all contexts, (n,)."""
     tokens: Array
     """Prompt tokens of a step in mean prompts, ascending, (n, p), and its seconds beside the mean decodes."""
+    """With lanes (attention-DP ranks): tokens of the busiest of them."""
     prompt_s: Array
     context_scv: Array
     """Squared CV of the context of a decoding request, (n,)."""
+    alike: Array
+    """Lanes with as many tokens as the busiest, ascending from 1, (n, q)."""
+    alike_s: Array
+    """Seconds of steps with them, (n, p, q); ``prompt_s`` at 1."""
 
     def take(self, rows: NDArray[np.int64]) -> StepCurves:
         return StepCurves(
@@ -66,7 +77,24 @@ class StepCurves:
             self.tokens[rows],
             self.prompt_s[rows],
             self.context_scv[rows],
+            self.alike[rows],
+            self.alike_s[rows],
         )
+
+    def pair(self, row: int) -> Callable[[Array, Array], Array]:
+        """Seconds of a step of one worker by the prompt tokens of its busiest lane and of all lanes."""
+        tokens, alike, table = self.tokens[row], self.alike[row], self.alike_s[row]
+
+        def seconds(busiest: Array, taken: Array) -> Array:
+            share = np.clip(taken / np.maximum(busiest, 1e-9), 1.0, alike[-1])
+            j = np.clip(np.searchsorted(alike, share, side="right") - 1, 0, alike.size - 2)
+            i = np.clip(np.searchsorted(tokens, busiest, side="right") - 1, 0, tokens.size - 2)
+            b = (share - alike[j]) / (alike[j + 1] - alike[j])
+            a = np.clip((busiest - tokens[i]) / (tokens[i + 1] - tokens[i]), 0.0, 1.0)
+            low, high = ((1.0 - b) * table[k, j] + b * table[k, j + 1] for k in (i, i + 1))
+            return np.asarray((1.0 - a) * low + a * high)
+
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -128,11 +156,11 @@ class Stepwise:
 
 
 def applies(load: WorkerLoad, f: Flow) -> BoolArray:
-    """Where the chain describes a worker, (n,): stable, one queue of prompts (no attention-DP ranks side by side), gaps
-    between arrivals no smoother than Poisson, KV slots that hardly ever run out."""
+    """Where the chain describes a worker, (n,): stable, gaps between arrivals no smoother than Poisson, KV slots that
+    hardly ever run out."""
     slots = slot_part(load, f).chance
     assert slots is not None
-    found = f.stable & (load.lanes <= 1.0) & (load.arrival_cv >= 0.99) & (f.prompt_work_s > 0.0)
+    found = f.stable & (load.arrival_cv >= 0.99) & (f.prompt_work_s > 0.0)
     return np.asarray(found & (slots < RARELY_FULL))
 
 
@@ -142,7 +170,7 @@ def stepwise(load: WorkerLoad, f: Flow, curves: StepCurves, row: int, whole_prom
     def at(values: ArrayLike) -> float:
         return float(np.broadcast_to(values, f.occupancy.shape)[row])
 
-    pause, rate = bool(at(load.decodes_pause)), at(load.rate_rps)
+    pause, rate, lanes = bool(at(load.decodes_pause)), at(load.rate_rps), int(at(load.lanes))
     arrivals = Arrivals.of(rate, at(load.arrival_cv))
     budget = _whole_budget(at(load.budget), load.prompts) if whole_prompts else at(load.budget)
     tokens, seconds = curves.tokens[row], curves.prompt_s[row]
@@ -157,33 +185,67 @@ def stepwise(load: WorkerLoad, f: Flow, curves: StepCurves, row: int, whole_prom
     def room(x: Array) -> Array:
         return linear * ((1.0 - squared) * x + squared * x * x) / growth + (1.0 - linear) * x
 
+    side = split = None
+    if lanes > 1:
+        side = held(lanes, at(f.occupancy), at(load.arrival_cv), load.outputs)
+        split = split_of(side.counts, budget, room(load.prompts.quantile(EVENLY)), at(f.batch), curves.pair(row))
+        tokens, seconds = split.total, split.seconds
+    whole = lanes * budget
     sizes = load.prompts.quantile(middles())
-    unit = budget / even_points(budget)
+    unit = whole / even_points(whole, lanes)
     lengths = spread_lengths(load.prompts, room(load.prompts.values), unit)
-    lean_s = float(np.interp(1.0, tokens, seconds)) + further * float(curves.decode_s[row][0])
+    step = _decode_step(curves, row, side)
+    lean_s = float(np.interp(1.0, tokens, seconds)) + further * float(step(np.ones(1))[0])
     alone_s = 0.5 * (lean_s + at(f.residence_s))
     delayed = at(f.backlog.mean) / max(at(f.backlog.probability), 1e-9)
     reach = MARGIN + DELAYED * delayed / full
 
     added_s, idle = at(f.prefill_share) / rate, float(arrivals.lasting @ np.exp(-arrivals.rates * alone_s))
-    spread = _decode_spread(load, f, curves, row, added_s, idle)
+    spread = _decode_spread(load, f, curves, row, step, added_s, idle)
     shared = Shared(at(load.sharing), at(f.occupancy), at(load.balance_rps), at(f.apart), at(f.utilisation), pause)
     for _ in range(2):
-        steps = Steps(budget, tokens, seconds, spread.step_s)
+        steps = Steps(whole, tokens, seconds, spread.step_s, split)
         chain = chain_of(arrivals, lengths, steps, alone_s, reach, shared)
         beyond = chain.seconds[1:] - (0.0 if pause else steps.decode_s)
         added_s = float(chain.running[1:].sum(axis=1) @ beyond) / chain.cycle_s / rate
-        spread = _decode_spread(load, f, curves, row, added_s, chain.idle_part)
+        spread = _decode_spread(load, f, curves, row, step, added_s, chain.idle_part)
         if abs(spread.step_s / steps.decode_s - 1.0) < SETTLED:
             break
     before = waits(chain, steps, load.prompts, room(sizes))
     work_s = unit * float(seconds[-1] - seconds[0]) / float(tokens[-1] - tokens[0])
-    after = gaps(chain, before.groups, load.outputs, spread, work_s, pause)
+    after = gaps(chain, before.groups, load.outputs, spread, _varied(chain, work_s, split), pause)
     return Stepwise(before, after, _whole(before, after), at(load.request_s))
 
 
+def _varied(chain: Chain, work_s: float, split: Split | None) -> list[Array]:
+    """Seconds by which steps from each distinct point differ from their mean; ``work_s`` of an even point's work."""
+    last = chain.grid.full
+    if split is None:
+        return [np.zeros(1) if i in (0, last) else WITHIN_POINT * work_s for i in range(last + 1)]
+    at = np.asarray(chain.grid.points[: last + 1] * chain.unit, dtype=float)
+    apart = split.at(split.atoms, at) - split.at(split.seconds, at)[:, None]
+    return [np.zeros(1), *apart[1:]]
+
+
+def _decode_step(curves: StepCurves, row: int, side: Held | None) -> Callable[[Array], Array]:
+    """Seconds of decode steps by the requests in the worker: those of its fullest lane count for all lanes."""
+    occupancy, seconds = np.log(curves.occupancy[row]), curves.decode_s[row]
+
+    def step(requests: Array) -> Array:
+        most = requests if side is None else side.fullest(requests)
+        return np.interp(np.log(np.maximum(most, 1.0)), occupancy, seconds)
+
+    return step
+
+
 def _decode_spread(
-    load: WorkerLoad, f: Flow, curves: StepCurves, row: int, added_s: float, idle: float
+    load: WorkerLoad,
+    f: Flow,
+    curves: StepCurves,
+    row: int,
+    step: Callable[[Array], Array],
+    added_s: float,
+    idle: float,
 ) -> DecodeSpread:
     """Decode steps of a worker whose prompts add ``added_s`` seconds each and that is ``idle`` for a part of the time.
 
@@ -196,9 +258,6 @@ def _decode_spread(
 
     def at(values: ArrayLike) -> float:
         return float(np.broadcast_to(values, f.occupancy.shape)[row])
-
-    def step(requests: Array) -> Array:
-        return np.interp(np.log(np.maximum(requests, 1.0)), np.log(curves.occupancy[row]), curves.decode_s[row])
 
     rate, further, workers = at(load.rate_rps), max(load.outputs.mean - 1.0, 1.0), at(load.sharing)
     each_s = added_s / further
@@ -227,15 +286,6 @@ def _decode_spread(
     whole = bursts * workers
     shared = max(whole - 1.0, 0.0) / whole
     return DecodeSpread(each, tokens, seen, float(seconds @ steps / steps.sum()), own, shared)
-
-
-def context_scv(prompts: LengthShape, out: LengthShape) -> float:
-    """Squared CV of the context of a decoding request: its prompt, and a uniform part of an output weighted by its
-    length."""
-    grown = 0.5 * out.moment(2) * out.mean
-    spread = out.moment(3) / 3.0 * out.mean**2 - grown**2
-    prompt = prompts.mean
-    return (prompts.scv * prompt**2 + spread) / (prompt + grown) ** 2
 
 
 def _whole_budget(budget: float, prompts: LengthShape) -> float:

@@ -55,7 +55,8 @@ WORDS = (
     N_("absorbed products run in 16 bits"),
     N_(
         "prompt load above 0.9 of the token budget, bursts larger than what the worker holds at once, or KV slots that "
-        "run out for more than one in a hundred requests"
+        "run out for more than one in a hundred requests, on one of several attention-DP ranks for more than one in "
+        "five hundred"
     ),
 )
 

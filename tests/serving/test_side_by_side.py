@@ -47,16 +47,16 @@ def test_the_busiest_rank_has_as_many_as_drawn(prompts: int, lanes: int) -> None
 
 @given(st.floats(1.0, 30.0), st.floats(0.0, 0.99), st.floats(0.0, 1.0), st.sampled_from([2.0, 4.0, 8.0]))
 def test_prompts_of_all_ranks_cost_between_one_and_all(batch: float, alone: float, shared: float, lanes: float) -> None:
-    found = counted(*(np.array(v) for v in (batch, alone, lanes, 50.0, shared)))
+    found = counted(*(np.array(v) for v in (batch, alone, lanes, 50.0, shared)), (np.array(1.2), np.array(1.5)))
     assert float(found.mean) >= 1.0
     assert 0.0 <= float(found.each) <= 1.0
     assert float(found.each) >= shared - 1e-9  # what ranks do together does not shrink with their number
-    whole = counted(*(np.array(v) for v in (batch, alone, lanes, 50.0, 1.0)))
+    whole = counted(*(np.array(v) for v in (batch, alone, lanes, 50.0, 1.0)), (np.array(1.2), np.array(1.5)))
     assert float(found.mean) <= float(whole.mean) + 1e-9
 
 
 def test_with_one_rank_every_prompt_counts() -> None:
-    found = counted(*(np.array(v) for v in (2.5, 0.4, 1.0, 50.0, 0.3)))
+    found = counted(*(np.array(v) for v in (2.5, 0.4, 1.0, 50.0, 0.3)), (np.array(1.2), np.array(1.5)))
     assert float(found.mean) == 2.5
     assert float(found.several) == pytest.approx((2.5 - 0.4) / 0.6)
     assert float(found.each) == 1.0

@@ -62,9 +62,9 @@ def test_landings_keep_mean_and_variance() -> None:
         left = max(points[i] - grid.budget, 0.0)
         inside = left + np.arange(FINE) <= points[-1]
         wanted = left + np.arange(FINE)[inside]
-        assert grid.landing[i][inside].sum(axis=1) == pytest.approx(1.0)
-        assert grid.landing[i][inside] @ points == pytest.approx(wanted)
-        assert grid.landing[i][inside] @ points**2 == pytest.approx(wanted**2)
+        assert grid.landing(i)[inside].sum(axis=1) == pytest.approx(1.0)
+        assert grid.landing(i)[inside] @ points == pytest.approx(wanted)
+        assert grid.landing(i)[inside] @ points**2 == pytest.approx(wanted**2)
 
 
 def test_one_prompt_a_step_of_fixed_length_is_a_queue_with_vacations() -> None:

@@ -29,7 +29,8 @@ def _curves(worker: WorkerLoad) -> StepCurves:
     fixed = float(worker.prefill_fixed_s)
     rows = (DECODE_S + SLOPE_S * occupancy, tokens, riding + fixed + (PROMPT_S - fixed) * tokens)
     decode, tokens, prompts = (np.tile(v, (n, 1)) for v in rows)
-    return StepCurves(np.tile(occupancy, (n, 1)), decode, np.full(n, 0.001), tokens, prompts, np.full(n, 0.5))
+    alone = np.ones((n, 1)), prompts[..., None]
+    return StepCurves(np.tile(occupancy, (n, 1)), decode, np.full(n, 0.001), tokens, prompts, np.full(n, 0.5), *alone)
 
 
 def _found(rate: float, **changes: Any) -> Stepwise | None:
@@ -111,7 +112,7 @@ def test_a_long_output_takes_its_own_length_of_gaps() -> None:
 
 
 def test_it_leaves_out_what_it_does_not_describe() -> None:
-    for changes in ({"cv": 0.5}, {"lanes": np.array(4.0)}, {"slots": 21.0}):
+    for changes in ({"cv": 0.5}, {"slots": 21.0}):
         worker = load(4.0, **changes)  # type: ignore[arg-type]
         assert not applies(worker, flow(worker))[0], changes
     assert not applies(load(60.0), flow(load(60.0)))[0]
