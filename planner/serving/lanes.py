@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,10 @@ PATHS, DRAWS = 256, 1 << 16
 HELD_EACH = 8.0
 """Requests in each lane that are drawn at most: their differences have 0.8 to 0.9 of the variance that they have with
 any more."""
+APART = 0.05
+"""Step of the logarithm of the mean requests that workers are drawn for."""
+LEVELS = (np.arange(1024) + 0.5) / 1024
+"""Probabilities of the outputs that stand for all."""
 TURNS, SETTLE = 3, 64
 """Times that the requests of a drawn worker are replaced by others, and requests beside that."""
 MOST_PROMPTS = 256
@@ -66,16 +71,23 @@ class Held:
 def held(lanes: int, requests: float, cv: float, outputs: LengthShape) -> Held:
     """Workers of ``lanes`` that hold ``requests`` on average, with gaps of ``cv`` between arrivals.
 
-    Each request stays in proportion to its output and leaves the lane that it went to: with outputs of one length those
-    leave in the order in which they came and lanes stay equal; the more lengths differ, the less do lanes agree.
+    Each request stays in proportion to its output and leaves the lane that it went to. With outputs of one length those
+    leave in the order in which they came, and lanes differ least.
     """
     mean = float(np.clip(requests, 0.25, HELD_EACH * lanes))
+    near = float(np.exp(np.round(np.log(mean) / APART) * APART))
+    return _held(lanes, min(near, HELD_EACH * lanes), cv, outputs.quantile(LEVELS).tobytes())
+
+
+@lru_cache(maxsize=64)
+def _held(lanes: int, mean: float, cv: float, stays: bytes) -> Held:
+    """:func:`held` for ``stays`` at the probabilities LEVELS: the deployments of a plan have many in common."""
     paths = int(np.clip(DRAWS / (mean + lanes), 32, PATHS))
     arrivals = int(TURNS * mean) + SETTLE
     rng = np.random.default_rng(0)
     gaps = rng.gamma(cv**-2, cv**2 / mean, (paths, arrivals))
     at = np.cumsum(gaps, axis=1)
-    ends = at + outputs.quantile(rng.random((paths, arrivals)))
+    ends = at + np.frombuffer(stays)[rng.integers(0, LEVELS.size, (paths, arrivals))]
     leaving = np.stack([np.searchsorted(a, e) for a, e in zip(at, ends, strict=True)])  # before this arrival
     gone = np.zeros((arrivals + 1, paths, lanes), dtype=np.int16)
     rows, counts = np.arange(paths), np.zeros((paths, lanes), dtype=np.int64)
