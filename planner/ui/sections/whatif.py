@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -11,7 +12,7 @@ from planner.scenario.schema import Scenario
 from planner.ui import state
 from planner.ui.answers import quiet_answer
 from planner.ui.figures.common import CONFIG
-from planner.ui.figures.sweep import metrics, sweep
+from planner.ui.figures.sweep import Metric, metrics, sweep
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, percent, shown
 from planner.ui.sections import errors
@@ -21,6 +22,7 @@ from planner.ui.words import node_label, placed, reason_name
 
 if TYPE_CHECKING:
     import pandas as pd
+    from streamlit.delta_generator import DeltaGenerator
 
 _VARIABLE, _METRIC = "sweep.variable", "sweep.metric"
 
@@ -41,16 +43,24 @@ def show(scenario: Scenario) -> None:
     except PlannerError as error:
         st.error(errors.message(error), icon=":material/edit:")
         return
-    found = _run(scenario, variable, values)
-    st.markdown(answer(variable, found))
-    if any(p.best is not None and metric.of(p.best) is not None for p in found):
-        st.plotly_chart(
-            sweep(variable, found, metric),
-            config=CONFIG,
-            key=f"sweep.{variable.id}",
-            alt=_("{metric} by {variable}").format(metric=metric.title, variable=variable.axis),
-        )
+    said, drawing = st.empty(), st.empty()
+    found: list[Point] = []
+    for found in _as_they_come(scenario, variable, values, said):
+        _draw(drawing, variable, found, metric, whole=len(found) == len(values))
+    said.markdown(answer(variable, found))
     _table(variable, found)
+
+
+def _draw(place: DeltaGenerator, variable: Variable, found: list[Point], metric: Metric, *, whole: bool) -> None:
+    """The plot of what there is so far."""
+    if not any(p.best is not None and metric.of(p.best) is not None for p in found):
+        return
+    place.plotly_chart(
+        sweep(variable, found, metric),
+        config=CONFIG,
+        key=f"sweep.{variable.id}" if whole else None,
+        alt=_("{metric} by {variable}").format(metric=metric.title, variable=variable.axis),
+    )
 
 
 def _pick(label: str, key: str, offered: dict[str, str]) -> str:
@@ -106,17 +116,20 @@ def parsed(text: str, variable: Variable) -> tuple[Any, ...]:
     return tuple(sorted(out))
 
 
-def _run(scenario: Scenario, variable: Variable, values: tuple[Any, ...]) -> list[Point]:
-    """The plans, with a bar that fills as they come."""
+def _as_they_come(
+    scenario: Scenario, variable: Variable, values: tuple[Any, ...], place: DeltaGenerator
+) -> Iterator[list[Point]]:
+    """The plans so far, in the order of the values, with a bar that fills; the present value, which is planned already,
+    comes first.
+    """
     catalog = state.catalog()
-    place = st.empty()
-    found: list[Point] = []
-    for point in points(scenario, variable, values, lambda s: quiet_answer(s, catalog)):
-        found.append(point)
-        done = _("{n} of {all} plans").format(n=len(found), all=len(values))
-        place.progress(len(found) / len(values), text=done)
-    place.empty()
-    return found
+    found: dict[Any, Point] = {}
+    first = sorted(values, key=lambda v: v != variable.now)
+    for n, point in enumerate(points(scenario, variable, tuple(first), lambda s: quiet_answer(s, catalog)), start=1):
+        found[point.value] = point
+        if n < len(values):
+            place.progress(n / len(values), text=_("{n} of {all} plans").format(n=n, all=len(values)))
+        yield [found[v] for v in values if v in found]
 
 
 def answer(variable: Variable, found: list[Point]) -> str:
