@@ -52,9 +52,10 @@ TIE_BREAKERS: tuple[tuple[str, Direction], ...] = (
     ("tp", "min"),
     ("concurrency", "max"),
 )
-"""Columns that decide between equals, in this order, as far as they are there; last the position itself. At the same
-known cost (GPUs of nodes that are paid for whole) ``limit_share``, the room to the limits, decides before their number.
-"""
+"""Columns that decide between equals, in this order, as far as they are there; last the position itself."""
+AT_THE_SAME_COST = ("limit_share", "tbt_s", "ttft_s")
+"""What decides first at the same known cost: nodes are paid for whole, so how many of their GPUs are used matters less
+than the room to the limits, and where that is the same (or nothing is limited) than the times."""
 
 
 def objective(name: str) -> Objective:
@@ -80,10 +81,12 @@ def rank(columns: Mapping[str, ArrayLike], name: str, feasible: ArrayLike | None
     sortable = []
     for column, direction in keys:
         sortable.append(_key(columns[column], direction)[keep])
-        if column == "usd_per_mtok" and "limit_share" in columns:
+        if column == "usd_per_mtok":
             cost = np.asarray(columns[column], dtype=float)[keep]
             paid = np.isfinite(cost) & (cost > 0.0)
-            sortable.append(np.where(paid, _key(columns["limit_share"], "min")[keep], 0.0))
+            sortable += [
+                np.where(paid, _key(columns[name], "min")[keep], 0.0) for name in AT_THE_SAME_COST if name in columns
+            ]
     return keep[np.lexsort((keep, *sortable[::-1]))].astype(np.int64)
 
 

@@ -36,6 +36,7 @@ COLUMNS: Mapping[str, Callable[[Deployments], NDArray[np.generic]]] = {
     "limit_share": lambda t: t.outcome.limit_share,
     "ttft_s": lambda t: t.outcome.latency[("ttft", "p99")],
     "tbt_s": lambda t: t.outcome.latency[("tbt", "p99")],
+    "tpot_s": lambda t: t.outcome.latency[("tpot", "mean")],
     "worker_gpus": lambda t: t.decode.layouts.gpus,
     "pp": lambda t: t.decode.layouts.pp,
     "ep": lambda t: t.decode.layouts.ep,
@@ -43,7 +44,7 @@ COLUMNS: Mapping[str, Callable[[Deployments], NDArray[np.generic]]] = {
     "tp": lambda t: t.decode.layouts.tp,
     "concurrency": lambda t: t.decode.concurrency,
 }
-"""What ranking looks at."""
+"""What ranking and the frontier look at."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +136,19 @@ def by_objective(tables: list[Deployments], keys: list[Key], wanted: str) -> lis
 
 
 def frontier(feasible: Feasible, best: Key | None = None) -> list[Key]:
-    """Feasible deployments that none beats in GPUs, cost, energy, goodput per GPU, P99 TTFT and P99 TBT together: at
-    most one of those that are near each other, and always those that lead in one of them, and ``best`` if it is such.
+    """Feasible deployments that none beats in GPUs, cost, energy, goodput per GPU, mean TPOT, P99 TTFT and P99 TBT
+    together: at most one of those that are near each other, and always those that lead in one of them, and ``best`` if
+    it is such.
     """
     if not len(feasible):
         return []
-    names: list[tuple[str, Direction]] = [("gpus", "min"), ("goodput_rps", "max"), ("ttft_s", "min"), ("tbt_s", "min")]
+    names: list[tuple[str, Direction]] = [
+        ("gpus", "min"),
+        ("goodput_rps", "max"),
+        ("tpot_s", "min"),
+        ("ttft_s", "min"),
+        ("tbt_s", "min"),
+    ]
     objectives, directions = [feasible.column(n) for n, _ in names], [d for _, d in names]
     for name in ("usd_per_mtok", "joules_per_token"):
         column = feasible.column(name)

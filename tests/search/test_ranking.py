@@ -40,6 +40,12 @@ def test_at_the_same_known_cost_room_to_the_limits_decides_before_the_number_of_
         assert rank({"usd_per_mtok": np.full(2, unknown), **columns}, "lowest_cost").tolist() == [0, 1]
 
 
+def test_at_the_same_known_cost_and_room_times_decide_before_the_number_of_gpus() -> None:
+    columns = {"gpus": np.array([6, 8]), "limit_share": np.zeros(2), "tbt_s": np.array([0.099, 0.031])}
+    assert rank({"usd_per_mtok": np.array([1.1, 1.1]), **columns}, "lowest_cost").tolist() == [1, 0]
+    assert rank({"usd_per_mtok": np.full(2, np.nan), **columns}, "lowest_cost").tolist() == [0, 1]
+
+
 def test_only_feasible_and_unknown_objectives() -> None:
     assert rank(COLUMNS, "lowest_cost", [True, False, True, True, False]).tolist() == [2, 0, 3]
     with pytest.raises(UnknownNameError, match="lowest_cost"):
