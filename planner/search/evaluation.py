@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget, memory_budget
 from planner.search.blocks import in_blocks
-from planner.search.judge import nodes_needed
+from planner.search.judge import short_of_nodes
 from planner.search.loaded import (
     Loaded,
     Stage,
@@ -144,9 +144,7 @@ def ranked_by(s: Setup, w: Workers, loaded: Loaded, found: LoadResult) -> LoadRe
         m: {**dict.fromkeys(("mean", *levels), unknown), **getattr(found, m)} for m, levels in judged(s).items()
     }
     result = replace(found, **every)
-    most = w.hardware.choice.max_nodes
-    good = meets(s, found) if most is None else meets(s, found) & (nodes_needed(s, w) <= most)
-    rows = np.flatnonzero(good)
+    rows = np.flatnonzero(meets(s, found) & ~short_of_nodes(s, w, None))
     if not rows.size:
         return result
     return result.updated(rows, under_load(s, loaded.take(rows), known=found.flow.take(rows)))

@@ -40,6 +40,15 @@ def nodes_needed(s: Setup, pool: Workers) -> NDArray[np.int64]:
     return np.asarray(pool.nodes + s.scenario.reliability.spare_nodes)
 
 
+def short_of_nodes(s: Setup, decode: Workers, prefill: Workers | None) -> NDArray[np.bool_]:
+    """Where a pool takes more nodes than its type allows, (n,)."""
+    out = np.zeros(len(decode), dtype=bool)
+    for pool in (decode, prefill):
+        if pool is not None and pool.hardware.choice.max_nodes is not None:
+            out |= nodes_needed(s, pool) > pool.hardware.choice.max_nodes
+    return out
+
+
 def judge(
     s: Setup,
     decode: Workers,

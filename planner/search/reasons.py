@@ -22,7 +22,7 @@ from planner.search.fixes import (
     memory_fix,
     nodes_fix,
 )
-from planner.search.judge import latency_ms, nodes_needed
+from planner.search.judge import latency_ms, short_of_nodes
 from planner.search.plan_schema import Layout, NearestMiss, Rejection
 from planner.search.rejections import (
     REASONS,
@@ -143,19 +143,10 @@ def _layout_that_fits(s: Setup, hw: Hardware, fitting: Fitting) -> tuple[str | N
     return text, int(wider.layouts.gpus[memory.fits].min()) if memory.fits.any() else None
 
 
-def _short_of_nodes(s: Setup, table: Deployments) -> np.ndarray:
-    """Where a pool takes more nodes than its type allows, (n,)."""
-    out = np.zeros(len(table), dtype=bool)
-    for pool in (table.decode, table.prefill):
-        if pool is not None and pool.hardware.choice.max_nodes is not None:
-            out |= nodes_needed(s, pool) > pool.hardware.choice.max_nodes
-    return out
-
-
 def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None]]:
     """The smallest change for each reason of a table."""
     crowded = _of(table, "memory")
-    short = _short_of_nodes(s, table)
+    short = short_of_nodes(s, table.decode, table.prefill)
     few = crowded | short
     apart = crowded if few.all() else few  # the nearest within the nodes allowed, where there is one
     found: dict[str, Callable[[int], str | None]] = {}
@@ -214,7 +205,7 @@ def misses(
     found: list[NearestMiss] = []
     for table in tables:
         fixes = _fixes(s, table)
-        twice = _short_of_nodes(s, table) & ~_of(table, "nodes")
+        twice = short_of_nodes(s, table.decode, table.prefill) & ~_of(table, "nodes")
         for i in _distinct(table, nearest_misses(table.rejections, table.gpus, LOOKED_AT, twice), count):
             reason = REASONS[table.rejections.names[int(table.rejections.code[i])]]
             needed, there = float(table.rejections.needed[i]), float(table.rejections.available[i])

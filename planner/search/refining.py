@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from planner.replay.settings import scheduler_kind
 from planner.roofline.step import StepWork, step_times
-from planner.search.judge import judge
+from planner.search.judge import judge, short_of_nodes
 from planner.search.ranking import objective
 from planner.search.rejections import Rejections, nearest_misses
 from planner.search.selection import COLUMNS, Feasible, Key, distinct, ranked
@@ -32,8 +32,9 @@ LANES_REFINED, NEAR_LANES = 3, 2
 """Of these at most with attention-DP ranks: a chain of several lanes takes ten times as long."""
 AGAIN = 6
 """Times that as many more are looked at where none of the first is feasible then."""
-MISSES, LOOKED_AT = 24, 400
-"""Nearest misses of a table that are looked at where nothing is feasible, among so many."""
+MISSES, LOOKED_AT, TOLD = 24, 400, 5
+"""Nearest misses of a table that are looked at where nothing is feasible, among so many; those farther than NEAR as far
+as they are told."""
 NEAR = 1.5
 """Factor by which a latency may exceed its limit by the closed forms and still be looked at."""
 OCCUPANCIES, REACH = 12, 6.0
@@ -57,7 +58,7 @@ def looked_at(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key], want
     if s.acceptance:  # its steps make one token each
         return list(tables)
     first = _few_lanes(tables, keys[:REFINED], LANES_REFINED)
-    near = _near_misses(tables, keys[0] if keys else None, wanted)
+    near = _near_misses(s, tables, keys[0] if keys else None, wanted)
     out = _refined(s, tables, [*first, *_few_lanes(tables, near, NEAR_LANES)])
     for _ in range(AGAIN):
         if any(out[t].rejections.code[row] < 0 for t, row in first):
@@ -87,21 +88,25 @@ def _refined(s: Setup, tables: Sequence[Deployments], keys: Sequence[Key]) -> li
     return out
 
 
-def _near_misses(tables: Sequence[Deployments], best: Key | None, wanted: str) -> list[Key]:
-    """Deployments that miss a latency limit by less than NEAR and are better than ``best``, best first; the nearest of
-    all where nothing is feasible.
+def _near_misses(s: Setup, tables: Sequence[Deployments], best: Key | None, wanted: str) -> list[Key]:
+    """Deployments within the nodes allowed that miss a latency limit by less than NEAR and are better than ``best``,
+    best first; the nearest of all where nothing is feasible.
     """
     missing = []
     for table in tables:
         r = table.rejections
         of_latency = [k for k, name in enumerate(r.names) if name.startswith("slo_")]
         open_ones = np.isin(r.code, of_latency) & table.outcome.stable
+        open_ones &= ~short_of_nodes(s, table.decode, table.prefill)
         open_ones[list(table.steps)] = False
         missing.append(open_ones)
     if best is None:
         nearest = (nearest_misses(t.rejections, t.gpus, LOOKED_AT) for t in tables)
-        rows = (found[there[found]][:MISSES] for found, there in zip(nearest, missing, strict=True))
-        return [(t, int(row)) for t, found in enumerate(rows) for row in found]
+        rows = [found[there[found]][:MISSES] for found, there in zip(nearest, missing, strict=True)]
+        near = [table.rejections.needed < NEAR * table.rejections.available for table in tables]
+        return [
+            (t, int(row)) for t, found in enumerate(rows) for k, row in enumerate(found) if k < TOLD or near[t][row]
+        ]
     goal = objective(wanted)
     sign, column = 1.0 if goal.direction == "min" else -1.0, COLUMNS[goal.column]
     bound = sign * float(np.asarray(column(tables[best[0]]))[best[1]])

@@ -174,7 +174,8 @@ def prefill_pool(given: PoolLoad) -> PrefillPool:
     feedback = lam / c * (more[:, 1] - more[:, 0]) / (0.1 * chain.batch)
     load = np.where(ranks & stable, np.maximum(load, np.minimum(feedback, 0.99)), load)
     wide = [queue_wait(rate, gaps, full_s / most, work.scv, work.third, c).mean for rate in (offered, lam)]
-    scale = scale * np.where(stable & (offered > lam), wide[0] / wide[1], 1.0)
+    beyond = stable & (offered > lam)
+    scale = scale * np.divide(wide[0], wide[1], out=np.ones(n), where=beyond & (wide[1] > 0.0))
     crowd = steady * np.maximum(spread - 1.0, 0.0)
     wait, whole, weight = mixture(work, chain, lam / c, chance, (scale, apart), crowd)
     # the chain's steps serve all that waits: more workers leave less of it, and a token budget cuts them into several

@@ -15,6 +15,9 @@ Array = NDArray[np.float64]
 
 SMALL, STATES = 8, 36
 """States of the chain: each number up to SMALL, then equal ratios."""
+AFRESH = 1e-9
+"""Part of steps after which the chain starts again at one prompt: where next to nothing varies (a stream shared by
+thousands of workers) it may have several ends, and the one that is reached from below is meant."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ def batch_chain(work: PromptWork, rate: Array, each_s: Array, bursts: Array) -> 
     ends[:, :SMALL] = np.arange(1.0, SMALL + 1.0)
     upto = gammaincc((ends[:, None, :] + 0.5) / spread[..., None] + 0.5, (expected / spread)[..., None])
     upto = np.concatenate([np.zeros((n, STATES, 1)), upto, np.ones((n, STATES, 1))], axis=2)
-    equations = np.transpose(np.diff(upto, axis=2), (0, 2, 1)) - np.eye(STATES)
+    equations = (1.0 - AFRESH) * np.transpose(np.diff(upto, axis=2), (0, 2, 1)) - np.eye(STATES)
+    equations[:, 0, :] += AFRESH
     equations[:, -1, :] = 1.0
     right = np.zeros((n, STATES, 1))
     right[:, -1] = 1.0

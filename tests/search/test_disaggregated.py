@@ -32,3 +32,17 @@ def test_points_left_out_before_pairing_win_nothing(name: str, monkeypatch: pyte
         best = np.nanmax if column == "goodput_rps" else np.nanmin
         assert best(few.column(column)) == pytest.approx(best(every.column(column)), rel=0.01)
     assert len(few) < len(every)
+
+
+def test_a_stream_shared_by_thousands_of_prefill_workers() -> None:
+    """Next to nothing varies at one of them, so that the chain of its steps has several ends."""
+    data = planner.load_scenario(EXAMPLES / "deepseek-v3-h800.yaml").to_dict()
+    data["workload"]["arrival"]["rate_rps"] = 1e6
+    data["search"]["serving"] = ["disagg"]
+    best = plan(planner.Scenario.from_dict(data)).best
+    assert best is not None
+    assert best.prefill_pool is not None
+    assert best.prefill_pool.workers > 1000
+    assert best.ttft_ms.p99 is not None
+    assert best.ttft_ms.mean is not None
+    assert best.ttft_ms.p99 >= best.ttft_ms.mean
