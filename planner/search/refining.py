@@ -103,9 +103,9 @@ def _near_misses(s: Setup, tables: Sequence[Deployments], best: Key | None, want
     if best is None:
         nearest = (nearest_misses(t.rejections, t.gpus, LOOKED_AT) for t in tables)
         rows = [found[there[found]][:MISSES] for found, there in zip(nearest, missing, strict=True)]
-        near = [table.rejections.needed < NEAR * table.rejections.available for table in tables]
+        close_by = [table.rejections.needed < NEAR * table.rejections.available for table in tables]
         return [
-            (t, int(row)) for t, found in enumerate(rows) for k, row in enumerate(found) if k < TOLD or near[t][row]
+            (t, int(row)) for t, found in enumerate(rows) for k, row in enumerate(found) if k < TOLD or close_by[t][row]
         ]
     goal = objective(wanted)
     sign, column = 1.0 if goal.direction == "min" else -1.0, COLUMNS[goal.column]
