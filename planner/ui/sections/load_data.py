@@ -38,6 +38,8 @@ Tick = Callable[[float], None]
 SHARES = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.5])
 """Loads that are tried, as parts of the planned one."""
 BUDGETS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+FEW_SHARES, FEW_BUDGETS = np.array([0.2, 0.5, 0.8, 1.0, 1.2, 1.4]), (1024, 4096, 16384)
+"""The same where every one of them is a chain of attention-DP ranks, which takes several times as long."""
 FACTORS = (0.25, 1.0, 4.0)
 """Prompt lengths and loads of the map, as multiples of the scenario's."""
 KEPT = 512
@@ -94,8 +96,14 @@ def _load_curve(yaml: str, catalogue: str, key: str, _subject: Subject) -> Curve
     assert one.loaded is not None
     if s.rate_rps is None:
         return None if one.prefill is not None else _by_requests(s, _subject)
-    many = replace(one.take(np.zeros(SHARES.size, dtype=np.int64)), loaded=at_shares(one.loaded, SHARES), steps={})
-    return _curve(s, SHARES, _as_planned(s, many, one))
+    shares = FEW_SHARES if _slow(one) else SHARES
+    many = replace(one.take(np.zeros(shares.size, dtype=np.int64)), loaded=at_shares(one.loaded, shares), steps={})
+    return _curve(s, shares, _as_planned(s, many, one))
+
+
+def _slow(one: Deployments) -> bool:
+    """Whether the shown deployment was looked at step by step, with several lanes."""
+    return bool(one.steps) and int(one.decode.layouts.attention_dp[0]) > 1
 
 
 def _by_requests(s: Setup, subject: Subject) -> Curve | None:
@@ -138,7 +146,8 @@ def budget_curve(subject: Subject) -> Curve | None:
 def _budget_curve(yaml: str, catalogue: str, key: str, _subject: Subject) -> Curve | None:
     s, one = _subject.setup, _subject.deployment
     assert one.loaded is not None
-    budgets = np.array(sorted({*BUDGETS, int(one.decode.token_budget[0])}), dtype=np.int64)
+    tried = FEW_BUDGETS if _slow(one) else BUDGETS
+    budgets = np.array(sorted({*tried, int(one.decode.token_budget[0])}), dtype=np.int64)
     rows = np.zeros(budgets.size, dtype=np.int64)
     w = replace(one.decode.take(rows), token_budget=budgets)
     held = budget_of(s, w.hardware, w.layouts, np.maximum(w.concurrency, 1.0), budgets).fits
