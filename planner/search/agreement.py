@@ -219,11 +219,9 @@ def _compared(case: Case, requests: int, seed: int, catalog: Catalog) -> Compare
 
 
 def _judged(case: Case, question: Scenario, limits: dict[str, dict[str, float]], first: Candidate) -> Scenario:
-    """The question with limits; on a given layout they judge the deployment of ``first`` and choose no other: neither
-    other steps nor the rest of a node, which costs nothing more."""
+    """The question with limits; on a given layout they judge the deployment of ``first`` and choose no other steps."""
     data = question.to_dict()
     if case.serving == "agg":
-        data["hardware"]["candidates"] = [{"node": case.node, "gpus": first.gpus}]
         data["engine"]["options"] = {"max_num_batched_tokens": first.settings.max_num_batched_tokens}
     return Scenario.from_dict({**data, "slo": limits})
 
@@ -298,10 +296,12 @@ def _capacity(case: Case, catalog: Catalog) -> float:
 
 
 def _hardware(case: Case) -> dict[str, Any]:
-    own = [{"node": case.node}]
-    if case.prefill_node is None:
-        return {"candidates": own}
-    return {"pools": {"prefill": [{"node": case.prefill_node}], "decode": own}}
+    own: dict[str, Any] = {"node": case.node}
+    if case.prefill_node is not None:
+        return {"pools": {"prefill": [{"node": case.prefill_node}], "decode": [own]}}
+    if case.serving == "agg":  # no more workers than the case has, though the rest of a node costs nothing more
+        own["gpus"] = case.replicas * int(Layouts.of(**dict(case.layout)).gpus[0])
+    return {"candidates": [own]}
 
 
 def _scenario(case: Case, rate: float) -> Scenario:
