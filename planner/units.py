@@ -30,8 +30,12 @@ def stays_whole(value: float) -> bool:
 
 
 def uptime(share: float) -> str:
-    """A share of the time close to one in percent, to two digits of what is missing: ``99.24 %``, ``99.9986 %``."""
+    """A share of the time close to one in percent, to two digits of what is missing: ``99.24 %``, ``99.9986 %``; where
+    less is missing than is shown, ``> 99.99999999 %``.
+    """
     missing = 100.0 * (1.0 - share)
+    if 0.0 < missing < 10.0**-_MOST_DECIMALS:
+        return f"> {100.0 - 10.0**-_MOST_DECIMALS:.{_MOST_DECIMALS}f} %"
     decimals = 2 if missing <= 0.0 else min(max(1 - floor(log10(missing)), 2), _MOST_DECIMALS)
     return f"{100.0 * share:.{decimals}f} %"
 

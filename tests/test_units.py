@@ -18,6 +18,7 @@ def test_uptime_shows_what_is_missing(share: float, text: str) -> None:
 def test_uptime_below_one_is_never_a_whole_hundred() -> None:
     assert all(uptime(1.0 - 10.0**-k) != "100.00 %" for k in range(1, 10))
     assert all(float(uptime(1.0 - 10.0**-k).split()[0]) < 100.0 for k in range(1, 10))
+    assert uptime(1.0 - 1e-15) == uptime(1.0 - 1e-11) == "> 99.99999999 %"
 
 
 def test_percentages_get_a_space_and_other_signs_none() -> None:

@@ -99,7 +99,7 @@ def render_sizing(answer: str, sizing: Sizing, spare_nodes: int) -> None:
         out.print(f"It carries up to {sig3(sizing.carried_rps)} requests/s within every limit.")
     if sizing.day is not None:
         out.print(_day_table(sizing.day))
-        out.print(_day_sentence(sizing.day), soft_wrap=True)
+        out.print(_day_sentence(sizing.day, spare_nodes), soft_wrap=True)
     out.print(_failure_table(sizing.failures))
     out.print(_recovery_table(sizing.recovery))
     with_spares = "spare nodes of the scenario included" if spare_nodes else "without spare nodes"
@@ -113,7 +113,7 @@ def _day_table(day: DayPlan) -> Any:
     return table("Over a day", ("hour", "requests/s", *counts), rows)
 
 
-def _day_sentence(day: DayPlan) -> str:
+def _day_sentence(day: DayPlan, spare_nodes: int) -> str:
     text = (
         f"Peak {day.peak_gpus:,} GPUs, {sig3(day.average_gpus)} on average when autoscaled between "
         f"{day.lowest_gpus:,} and {day.peak_gpus:,} ({day.saved_share:.0%} fewer GPU-hours); "
@@ -130,7 +130,7 @@ def _day_sentence(day: DayPlan) -> str:
     return (
         f"{text} Rent ${day.usd_per_day_fixed:,.0f} a day fixed, ${day.usd_per_day_autoscaled:,.0f} autoscaled: "
         f"${sig3(day.usd_per_mtok_output_fixed)} and ${sig3(day.usd_per_mtok_output_autoscaled)} per million output "
-        "tokens."
+        f"tokens{', spare nodes included' if spare_nodes else ''}."
     )
 
 

@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Holds = Callable[[Array, IntArray], BoolArray]
+Confirmed = Callable[[Array, IntArray], IntArray]
 
 HOURS = 24
 MOST_WORKERS = 1 << 20
@@ -123,10 +124,17 @@ class DaySize:
 
 
 def day_size(
-    rates_rps: Sequence[float], holds: Holds, *, peak_workers: int | None = None, start_s: float = 0.0
+    rates_rps: Sequence[float],
+    holds: Holds,
+    *,
+    confirmed: Confirmed | None = None,
+    peak_workers: int | None = None,
+    start_s: float = 0.0,
 ) -> DaySize:
     """Workers for a daily profile of 24 hourly rates, the smallest each hour (:func:`smallest_fleets`).
 
+    ``confirmed`` takes rates and the workers found for them, (n,), and returns as many or more, for limits that take a
+    closer look than ``holds`` is put to every number.
     ``peak_workers`` are known to carry the busiest hour, where given. A worker takes ``start_s`` seconds to start, so
     where that is above 0 an hour is already served at its beginning by what the next hour needs if that is more. Hours
     without load need no worker. Raises InputError for another number of rates or negative ones.
@@ -145,6 +153,7 @@ def day_size(
     if asked.size:
         guess = np.maximum(np.ceil((peak_workers or 1) * asked / peak), 1.0)
         found = smallest_fleets(asked, holds, guess)
+        found = found if confirmed is None else confirmed(asked, found)
         known |= dict(zip(asked.tolist(), found.tolist(), strict=True))
     need = [known[rate] if peak_workers is None else min(known[rate], peak_workers) for rate in rates.tolist()]
     if start_s > 0:

@@ -29,9 +29,11 @@ class DayPlan(Schema):
     saved_share: float = Field(description="Part of the GPU-hours that autoscaling saves.")
     start_s: float = Field(description="Seconds from the order to start a worker until it serves.")
     usd_per_day_fixed: float | None = Field(
-        None, description="Rent of the fixed fleet in USD per day, spares left out."
+        None, description="Rent of the fixed fleet in USD per day: whole nodes, spare ones included."
     )
-    usd_per_day_autoscaled: float | None = Field(None, description="Rent of the autoscaled fleet in USD per day.")
+    usd_per_day_autoscaled: float | None = Field(
+        None, description="Rent of the autoscaled fleet in USD per day; spare nodes are paid for all day."
+    )
     usd_per_mtok_output_fixed: float | None = Field(
         None, description="Rent of the fixed fleet over the output of the whole day, USD per million tokens."
     )
@@ -55,10 +57,17 @@ class FailurePlan(Schema):
     lost_replicas: int = Field(description="Workers that are lost (disagg: of the decode pool).")
     lost_prefill_workers: int | None = Field(None, description="disagg: workers lost where it hits the prefill pool.")
     met_without_spares: bool | None = Field(
-        description="Whether the workers that are left still meet every limit; null in a closed loop."
+        description="Whether the workers that are left still meet every limit, whichever pool is hit (disagg); null in "
+        "a closed loop."
     )
-    ttft_p99_ms: float | None = Field(None, description="P99 of TTFT without spares in milliseconds, null if unstable.")
-    tbt_p99_ms: float | None = Field(None, description="P99 of TBT without spares in milliseconds, null if unstable.")
+    ttft_p99_ms: float | None = Field(
+        None,
+        description="P99 of TTFT without spares in milliseconds, of the pool whose loss is worse; null if unstable.",
+    )
+    tbt_p99_ms: float | None = Field(
+        None,
+        description="P99 of TBT without spares in milliseconds, of the pool whose loss is worse; null if unstable.",
+    )
     spare_replicas: int = Field(description="Workers to add so that the SLO holds after the failures.")
     spare_prefill_workers: int | None = Field(None, description="disagg: prefill workers to add.")
     spare_nodes: int = Field(description="Nodes to add for them.")
@@ -93,6 +102,9 @@ class Sizing(Schema):
 
     fleet: str = Field(description="The fleet in one sentence: GPUs = replicas x layout.")
     needed_replicas: int = Field(description="Fewest workers that meet every limit at the planned load.")
+    needed_prefill_workers: int | None = Field(
+        None, description="disagg: fewest prefill workers that do so beside needed_replicas decode workers."
+    )
     carried_rps: float | None = Field(
         None, description="Highest rate that they carry within every limit, requests per second; null in a closed loop."
     )
@@ -100,8 +112,9 @@ class Sizing(Schema):
     failures: tuple[FailurePlan, ...] = Field((), strict=False, description="GPU, node and rack failures.")
     recovery: RecoveryPlan = Field(description="After the loss of one worker.")
     unavailable_share: float = Field(
-        description="Part of the time that a worker is down: its failures times its recovery."
+        description="Part of the time that a (decode) worker is down: its failures times its recovery."
     )
+    prefill_unavailable_share: float | None = Field(None, description="disagg: the same of a prefill worker.")
     slo_availability: float = Field(
-        description="Part of the time with enough workers up, spare nodes included, failures independent."
+        description="Part of the time with enough workers of every pool up, spare nodes included, failures independent."
     )

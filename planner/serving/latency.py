@@ -161,7 +161,8 @@ def spread_of(
     refused: Array,
 ) -> LoadResult:
     """Percentiles of a worker in steady state ``f`` whose TTFT and wait are the sums of these parts."""
-    names = {metric: ("mean", *levels) for metric, levels in wanted.items()}
+    # ascending, whatever the order asked in: a percentile is at least the one before it
+    names = {metric: ("mean", *(name for name in LEVELS if name in levels)) for metric, levels in wanted.items()}
     found: dict[str, dict[str, Array]] = {name: {} for name in METRICS}
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         if "wait" in names:

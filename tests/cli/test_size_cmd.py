@@ -77,5 +77,17 @@ def test_pools_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_spare_nodes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "spare.yaml"
     path.write_text(Path(SMALL).read_text() + "\nreliability: {spare_nodes: 2}\n")
-    assert run(["size", str(path)]) == 0
-    assert "l40s-8-pcie (2 of them spare) · " in capsys.readouterr().out
+    assert run(["size", str(path), "--peak-to-mean", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "l40s-8-pcie (2 of them spare) · " in text
+    assert "spare nodes included." in text.split("Over a day")[1].split("Headroom")[0]
+
+
+def test_losing_the_only_prefill_worker_breaks_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", str(EXAMPLES / "kimi-k2-gb200.yaml"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["needed_prefill_workers"] == 1
+    assert [f["met_without_spares"] for f in document["failures"]] == [False, False, False]
+    assert run(["size", str(EXAMPLES / "kimi-k2-gb200.yaml")]) == 0
+    text = capsys.readouterr().out
+    assert "100.00" not in text.split("Enough workers")[1]

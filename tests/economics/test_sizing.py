@@ -64,6 +64,22 @@ def test_the_planned_fleet_is_the_peak() -> None:
     assert day.lowest == smallest_fleets(4.0, _holds, 1)[0]
 
 
+def test_a_closer_look_may_ask_for_more() -> None:
+    """It is put to what was found for every rate but the planned one, before workers are started ahead."""
+
+    def confirmed(rates: NDArray[np.float64], workers: NDArray[np.int64]) -> NDArray[np.int64]:
+        assert rates.tolist() == [1.0, 4.0]
+        assert _holds(rates, workers).all()
+        return workers + (rates > 2.0)
+
+    rates = [1.0] * 10 + [4.0] * 4 + [15.0] * 10
+    plain = day_size(rates, _holds, peak_workers=11)
+    more = day_size(rates, _holds, confirmed=confirmed, peak_workers=11, start_s=60.0)
+    assert more.workers[0] == plain.workers[0]
+    assert more.workers[9] == more.workers[10] == plain.workers[10] + 1
+    assert more.workers[13] == more.peak == 11
+
+
 def test_workers_that_start_slowly_start_an_hour_before() -> None:
     rates = [1.0] * 11 + [20.0] + [1.0] * 12
     quick, slow = day_size(rates, _holds), day_size(rates, _holds, start_s=300.0)

@@ -65,6 +65,18 @@ def same(found: dict[str, object], expected: dict[str, object]) -> bool:
     return True
 
 
+def test_the_time_with_enough_workers_up_shows_what_is_missing(tmp_path: Path) -> None:
+    plan = example("llama-3.3-70b-mi300x")
+    assert plan.best is not None
+    assert plan.best.sizing is not None
+    sheet = openpyxl.load_workbook(written(plan, tmp_path))["Size and failures"]
+    assert sheet["A4"].value == "part of the time with enough workers up"
+    assert sheet["B4"].value == pytest.approx(plan.best.sizing.slo_availability, rel=1e-14)
+    decimals = sheet["B4"].number_format.split(".")[1]
+    assert decimals.endswith(" %")
+    assert len(decimals.removesuffix(" %")) >= 8
+
+
 def test_owning_is_the_cost_pages(tmp_path: Path) -> None:
     """The parts of planner.economics.owning over all GPUs that are paid for, by the month."""
     plan = example("deepseek-r1-h200")

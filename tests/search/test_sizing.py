@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
 from planner.errors import InputError
+from planner.search.carrying import at_rate
+from planner.search.fleet import Fleet
 from planner.search.plan_schema import Candidate, Plan
+from planner.search.planned import Planned
+from planner.search.planning import planned
 from planner.search.sizing_schema import Sizing
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -63,6 +69,88 @@ def test_a_quiet_hour_s_fleet_is_what_a_plan_for_that_hour_takes() -> None:
     same = [c for c in quiet.candidates if c.layout == best.layout and c.node == best.node]
     assert same
     assert abs(min(c.replicas for c in same) - min(day.hourly_replicas)) <= 1
+
+
+@cache
+def _day_of(name: str, load: float, **reliability: Any) -> tuple[Planned, Sizing]:
+    """An example at ``load`` times its rate, over a day whose peak is twice its mean."""
+    data = planner.load_scenario(EXAMPLES / f"{name}.yaml").to_dict()
+    data["workload"]["daily_profile"] = {"peak_to_mean": 2.0}
+    data["workload"]["arrival"]["rate_rps"] *= load
+    for choice in data["hardware"]["candidates"]:
+        choice.pop("max_nodes", None)
+    data["reliability"] = reliability
+    made = planned(planner.Scenario.from_dict(data))
+    return made, made.sizing()
+
+
+@pytest.mark.parametrize(
+    ("name", "load"), [("llama-3.3-70b-mi300x", 1.0), ("llama-3.3-70b-mi300x", 8.0), ("qwen3-32b-l40s", 8.0)]
+)
+def test_every_hour_holds_where_its_workers_are_planned_for_its_rate(name: str, load: float) -> None:
+    """Evaluated as a plan for that hour does: steps at their own occupancy, one by one where their chain applies."""
+    made, sizing = _day_of(name, load)
+    assert sizing.day is not None
+    s, row = made.setup, made.deployment()
+    assert row.steps
+    served = np.maximum(sizing.day.hourly_rps, np.roll(sizing.day.hourly_rps, -1))
+    counts = sorted(set(zip(served.tolist(), sizing.day.hourly_replicas, strict=True)))
+    tightest = {count: rate for rate, count in counts}
+    assert len(tightest) > 1
+    looked_at = 0
+    for count, rate in tightest.items():
+        hour = replace(row, decode=replace(row.decode, count=np.array([count])), steps={})
+        _, found = at_rate(s, hour, rate)
+        assert found.rejections.feasible[0], (rate, count)
+        looked_at += len(found.steps)
+    assert looked_at > 0
+
+
+def test_counts_are_raised_until_a_look_at_the_steps_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the closed forms found, up to what the plan has."""
+    made, sizing = _day_of("llama-3.3-70b-mi300x", 8.0)
+    fleet = Fleet(made.setup, made.deployment())
+    assert sizing.day is not None
+    rates = np.unique(sizing.day.hourly_rps)[:-1]
+    right = fleet.confirmed(rates, np.array([sizing.day.hourly_replicas[h] for h in _hours(sizing, rates)]))
+    few = np.maximum(right - 2, 1)
+    # closed forms so rosy that everything is near its limit and nothing is told by them
+    monkeypatch.setattr(Fleet, "corrections", {("tpot", "mean"): 1.0, ("ttft", "p95"): 1.0})
+    raised = fleet.confirmed(rates, few)
+    assert np.all(raised >= few)
+    assert np.all(raised <= fleet.replicas)
+    assert fleet.meets(fleet.looked_at(rates, raised)).all()
+
+
+def _hours(sizing: Sizing, rates: np.ndarray) -> list[int]:
+    """Hours of the falling half of the day, where nothing is started for the next, with these rates."""
+    assert sizing.day is not None
+    hourly = sizing.day.hourly_rps
+    return [max(h for h in range(24) if hourly[h] == rate) for rate in rates]
+
+
+def test_spare_nodes_are_paid_for_all_day() -> None:
+    made, sizing = _day_of("llama-3.3-70b-mi300x", 8.0, spare_nodes=1)
+    _, bare = _day_of("llama-3.3-70b-mi300x", 8.0)
+    best = made.plan.candidates[0]
+    assert sizing.day is not None
+    assert bare.day is not None
+    assert best.usd_per_hour is not None
+    assert sizing.day.usd_per_day_fixed == pytest.approx(24 * best.usd_per_hour)
+    node = 24 * 8 * 1.99
+    for field in ("usd_per_day_fixed", "usd_per_day_autoscaled"):
+        assert getattr(sizing.day, field) - getattr(bare.day, field) == pytest.approx(node)
+    assert sizing.day.hourly_gpus == bare.day.hourly_gpus
+
+
+def test_a_limit_on_another_percentile_than_p99_is_that_of_the_plan() -> None:
+    """The limit is on P95 and P99 is told beside it: one is not taken for the other."""
+    made, _ = _day_of("llama-3.3-70b-mi300x", 1.0)
+    row = made.deployment()
+    assert made.setup.limits_s["ttft"] == {"p95": 3.0}
+    plain = Fleet(made.setup, replace(row, steps={}))
+    found = plain.result(row.outcome.throughput_rps, row.decode.count, levels=("p99",))
+    assert found.get("ttft", "p95")[0] < found.get("ttft", "p99")[0]
 
 
 def test_the_fleet_carries_its_load_and_not_without_a_worker() -> None:

@@ -55,6 +55,14 @@ def test_percentiles_are_in_order(rate: float, cv: float, pause: bool) -> None:
         assert values == sorted(values), metric
 
 
+def test_percentiles_do_not_hang_on_the_order_asked_in() -> None:
+    wanted = dict.fromkeys(METRICS, ("p99", "p95", "p50"))
+    found, every = percentiles(load(3.0), wanted), percentiles(load(3.0))
+    for metric in METRICS:
+        for level in wanted[metric]:
+            assert found.get(metric, level) == pytest.approx(every.get(metric, level)), (metric, level)
+
+
 @settings(deadline=None, max_examples=40)
 @given(rate=RATES, cv=CVS, pause=st.booleans())
 def test_littles_law(rate: float, cv: float, pause: bool) -> None:

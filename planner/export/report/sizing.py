@@ -45,8 +45,8 @@ def _day(day: DayPlan) -> Iterator[Block]:
         ("GPUs at least", f"{day.lowest_gpus:,}"),
         ("GPU-hours that autoscaling saves", f"{day.saved_share:.0%}"),
         ("seconds for a worker to start", sig3(day.start_s)),
-        ("USD per day, fixed fleet", sig3(day.usd_per_day_fixed)),
-        ("USD per day, autoscaled", sig3(day.usd_per_day_autoscaled)),
+        ("USD per day, fixed fleet, spare nodes included", sig3(day.usd_per_day_fixed)),
+        ("USD per day, autoscaled, spare nodes included", sig3(day.usd_per_day_autoscaled)),
         ("USD per million output tokens, fixed fleet", sig3(day.usd_per_mtok_output_fixed)),
         ("USD per million output tokens, autoscaled", sig3(day.usd_per_mtok_output_autoscaled)),
     )

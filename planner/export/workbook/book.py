@@ -21,6 +21,7 @@ FORMATS: dict[str, dict[str, Any]] = {
     "whole": {"num_format": "#,##0"},
     "number": {"num_format": NUMBER},
     "money": {"num_format": "#,##0.0000"},
+    "uptime": {"num_format": "0.00###### %"},
     "input": {"num_format": NUMBER, "bg_color": "#fff8c5", "border": 1},
     "quoted": {"quote_prefix": True, "valign": "top"},
 }

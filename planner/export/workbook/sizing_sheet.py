@@ -20,10 +20,11 @@ SOURCE_OF = {"graphs_s": "graph_capture_s"}
 def write_sizing(book: Book, sizing: Sizing) -> None:
     """One sheet: the fleet, failures, recovery, and the day with a chart where there is one."""
     sheet = book.sheet(NAME)
-    sheet.widths(42, 16, 16, 14, 16, 18, 16)
+    sheet.widths(42, 16, 16, 16, 14, 16, 14, 16)
     sheet.put(0, 0, sizing.fleet, "title")
     sheet.line(2, ("highest load carried within every limit, requests/s", sizing.carried_rps))
-    sheet.line(3, ("part of the time with enough workers up", sizing.slo_availability), "money")
+    sheet.put(3, 0, "part of the time with enough workers up")
+    sheet.put(3, 1, sizing.slo_availability, "uptime")
     row = _failures(sheet, 5, sizing.failures)
     row = _recovery(sheet, row + 1, sizing.recovery)
     if sizing.day is not None:
@@ -31,14 +32,15 @@ def write_sizing(book: Book, sizing: Sizing) -> None:
 
 
 def _failures(sheet: Sheet, row: int, failures: tuple[FailurePlan, ...]) -> int:
-    lost = ("(decode) workers lost", "spare (decode) workers", "spare prefill workers")
-    titles = ("loss of", "limits met without spares", *lost)
-    sheet.line(row, (*titles, "nodes to add", "single ones expected a year"), "head")
+    lost = ("(decode) workers lost", "or prefill workers lost")
+    spare = ("spare (decode) workers", "spare prefill workers", "nodes to add")
+    sheet.line(row, ("loss of", "limits met without spares", *lost, *spare, "single ones expected a year"), "head")
     for i, f in enumerate(failures, start=row + 1):
         sheet.put(i, 0, f"{f.count} x {f.failure}")
         sheet.put(i, 1, f.met_without_spares)
-        sheet.line_from(i, 2, (f.lost_replicas, f.spare_replicas, f.spare_prefill_workers, f.spare_nodes), "whole")
-        sheet.put(i, 6, f.per_year)
+        lost_or_spare = (f.lost_replicas, f.lost_prefill_workers, f.spare_replicas, f.spare_prefill_workers)
+        sheet.line_from(i, 2, (*lost_or_spare, f.spare_nodes), "whole")
+        sheet.put(i, 7, f.per_year)
     return row + 1 + len(failures)
 
 
@@ -69,8 +71,8 @@ def _day(book: Book, sheet: Sheet, row: int, day: DayPlan) -> None:
         ("GPUs at the peak", day.peak_gpus),
         ("GPUs on average, autoscaled", day.average_gpus),
         ("GPUs at least", day.lowest_gpus),
-        ("USD per day, fixed fleet", day.usd_per_day_fixed),
-        ("USD per day, autoscaled", day.usd_per_day_autoscaled),
+        ("USD per day, fixed fleet, spare nodes included", day.usd_per_day_fixed),
+        ("USD per day, autoscaled, spare nodes included", day.usd_per_day_autoscaled),
     )
     for i, figure in enumerate(figures, start=row):
         sheet.line(i, figure)

@@ -70,9 +70,9 @@ def _show_day(subject: Subject, sizing: Sizing) -> None:
                 r"n_h = \min\{n : \text{every limit holds at}\ \lambda_h / n\ \text{per worker}\}",
                 rf"\lambda_{{max}} = {num(max(day.hourly_rps))},\quad n_{{max}} = {max(day.hourly_replicas)}",
                 _(
-                    "The serving formulas of the plan at the rate of the hour; step times follow their slope from the "
-                    "planned operating point and never fall below those at two thirds of it. Where only the busiest "
-                    "hour over the mean is given, hours follow exp(k cos)."
+                    "The serving formulas of the plan at the rate of the hour, with steps at the occupancy that it "
+                    "comes to; a count near a limit is looked at step by step where the plan was. Where only the "
+                    "busiest hour over the mean is given, hours follow exp(k cos)."
                 ),
             )
         },
@@ -112,7 +112,7 @@ def _day_cards(day: DayPlan) -> list[Card]:
                 _("Rent per day"),
                 dollars(day.usd_per_day_autoscaled),
                 _("{usd} at fixed size").format(usd=dollars(day.usd_per_day_fixed)),
-                _("Autoscaled; whole nodes, spares left out."),
+                _("Autoscaled; whole nodes, and the spare ones all day."),
             )
         )
         shown.append(
@@ -151,18 +151,33 @@ def _show_failures(sizing: Sizing, spare_nodes: int) -> None:
 def _failure_sentence(plans: tuple[FailurePlan, ...]) -> str:
     names = failures()
     held = [names[f.failure] for f in plans if f.met_without_spares]
-    uncovered = [f for f in plans if not f.met_without_spares and not f.covered]
-    if not uncovered:
+    broken = [f for f in plans if not f.met_without_spares]
+    uncovered = [f for f in broken if not f.covered]
+    if uncovered:
+        first = uncovered[0]
+        if first.met_without_spares is None:
+            text = ngettext(
+                "**{n}** more node makes up for the loss of a **{what}**.",
+                "**{n}** more nodes make up for the loss of a **{what}**.",
+                first.spare_nodes,
+            )
+        else:
+            text = ngettext(
+                "The loss of a **{what}** breaks the limits; **{n}** more node keeps them.",
+                "The loss of a **{what}** breaks the limits; **{n}** more nodes keep them.",
+                first.spare_nodes,
+            )
+        sentences = [text.format(what=names[first.failure], n=count(first.spare_nodes))]
+    elif any(f.met_without_spares is False for f in broken):
+        text = _(
+            "The loss of a **{what}** breaks the limits unless spare workers run; the plan's nodes have room for them."
+        )
+        sentences = [text.format(what=names[broken[0].failure])]
+    else:
         return _("Every limit still holds after each of these failures, with the nodes of the plan.")
-    first = uncovered[0]
-    text = ngettext(
-        "The loss of a **{what}** breaks the limits; **{n}** more node keeps them.",
-        "The loss of a **{what}** breaks the limits; **{n}** more nodes keep them.",
-        first.spare_nodes,
-    ).format(what=names[first.failure], n=count(first.spare_nodes))
     if held:
-        return paragraph((text, _("The plan survives the loss of: {names}.").format(names=listed(held))))
-    return text
+        sentences.append(_("The plan survives the loss of: {names}.").format(names=listed(held)))
+    return paragraph(sentences)
 
 
 def failure_columns(plans: tuple[FailurePlan, ...]) -> dict[str, list[str]]:
@@ -170,7 +185,7 @@ def failure_columns(plans: tuple[FailurePlan, ...]) -> dict[str, list[str]]:
     names, marks = failures(), {True: _("yes"), False: _("no"), None: "–"}
     rows: dict[str, list[str]] = {
         _("Limits hold as it is"): [marks[f.met_without_spares] for f in plans],
-        _("Workers lost"): [count(f.lost_replicas) for f in plans],
+        _("Workers lost"): [_lost(f) for f in plans],
         _("First token then, p99"): [_time(f, f.ttft_p99_ms) for f in plans],
         _("Between tokens then, p99"): [_time(f, f.tbt_p99_ms) for f in plans],
         _("Spare workers"): [count(f.spare_replicas) for f in plans],
@@ -186,6 +201,13 @@ def failure_columns(plans: tuple[FailurePlan, ...]) -> dict[str, list[str]]:
     for i, f in enumerate(plans):
         columns[f"{f.count} × {names[f.failure]}"] = [values[i] for values in rows.values()]
     return columns
+
+
+def _lost(f: FailurePlan) -> str:
+    """Workers that are lost, of the one pool or the other where there are two."""
+    if f.lost_prefill_workers is None:
+        return count(f.lost_replicas)
+    return _("{p} prefill or {d} decode").format(p=count(f.lost_prefill_workers), d=count(f.lost_replicas))
 
 
 def _time(f: FailurePlan, ms: float | None) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 import planner
 from planner.catalog import catalog
 from planner.search.ladder import climb
+from planner.search.sizing_schema import FailurePlan
 from planner.ui import gallery
 from planner.ui.current import Answered
 from planner.ui.figures.ladder import RUNGS, ladder_figure, rung_name
@@ -14,6 +15,7 @@ from planner.ui.figures.sizing import day_figure, recovery_figure, recovery_part
 from planner.ui.sections import load_sizing
 from planner.ui.sections.load_data import sizing_for
 from planner.ui.subject import Subject, subject_of
+from planner.units import uptime
 
 OPEN = "qwen3-32b-l40s"
 
@@ -67,6 +69,44 @@ def test_what_breaks_first_is_said():
     assert first is None or f"**{first.spare_nodes}** more node" in said
     frame = load_sizing.failure_columns(sizing.failures)
     assert list(frame)[1:] == ["1 × GPU", "1 × node", "1 × rack"]
+
+
+def _failure(**changes: object) -> FailurePlan:
+    whole = sizing_for(_subject()).failures[0]
+    return whole.model_copy(update={"count": 1, **changes})
+
+
+def test_what_survives_is_what_holds_as_it_is():
+    gpu = _failure(failure="gpu", met_without_spares=True, covered=False)
+    node = _failure(failure="node", met_without_spares=False, covered=True)
+    said = load_sizing._failure_sentence((gpu, node))
+    assert "loss of a **node** breaks the limits unless spare workers run" in said
+    assert said.endswith("survives the loss of: GPU.")
+    said = load_sizing._failure_sentence((gpu, node.model_copy(update={"covered": False, "spare_nodes": 3})))
+    assert "**3** more nodes keep them" in said
+    assert "holds after each" in load_sizing._failure_sentence((gpu, gpu))
+
+
+def test_a_closed_loop_does_not_claim_that_limits_break():
+    gpu = _failure(failure="gpu", met_without_spares=None, covered=False, spare_nodes=1)
+    assert load_sizing._failure_sentence((gpu,)) == "**1** more node makes up for the loss of a **GPU**."
+
+
+def test_workers_lost_are_told_of_both_pools():
+    gpu = _failure(lost_replicas=2, lost_prefill_workers=1, met_without_spares=False, ttft_p99_ms=None)
+    rows = dict(zip(*load_sizing.failure_columns((gpu,)).values(), strict=True))
+    assert rows["Workers lost"] == "1 prefill or 2 decode"
+    assert rows["First token then, p99"] == "overloaded"
+
+
+def test_uptime_shows_what_is_missing(open_page):
+    app = open_page("load", OPEN)
+    assert not app.exception
+    shown = [c.value for c in app.caption if "Enough workers are up" in c.value]
+    assert len(shown) == 1
+    best = planner.plan(gallery.example(OPEN).scenario).best
+    assert uptime(best.sizing.slo_availability) in shown[0]
+    assert "up 100" not in shown[0]
 
 
 def test_a_closed_loop_says_that_it_has_no_day(open_page):

@@ -1,0 +1,122 @@
+"""Failures that hit either pool, and spare nodes that hold workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import planner
+from planner.search.failures import workers_on
+from planner.search.fleet import Fleet
+from planner.search.planned import Planned
+from planner.search.planning import planned
+from planner.search.sizing_schema import Sizing
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@cache
+def _one_prefill_worker() -> Planned:
+    made = planned(planner.load_scenario(EXAMPLES / "kimi-k2-gb200.yaml"))
+    assert Fleet(made.setup, made.deployment()).prefill_workers == 1
+    return made
+
+
+@cache
+def _several(rate: float = 30.0, prefill: int | None = None, **reliability: Any) -> tuple[Planned, Sizing]:
+    """Separate pools; with ``prefill`` workers in place of the planned ones where given."""
+    data = planner.load_scenario(EXAMPLES / "qwen3-32b-l40s.yaml").to_dict()
+    data["hardware"]["candidates"] = [{"node": "l40s-8-pcie"}]
+    data["workload"]["arrival"] = {"kind": "poisson", "rate_rps": rate}
+    data["search"] = {"serving": ["disagg"]}
+    data["reliability"] = reliability
+    made = planned(planner.Scenario.from_dict(data))
+    if prefill is None:
+        return made, made.sizing()
+    table = made.deployment()
+    assert table.prefill is not None
+    more = replace(table.prefill, count=np.array([prefill]))
+    assert table.loaded is not None
+    assert table.loaded.prefill is not None
+    pool = table.loaded.prefill.at(table.loaded.prefill.given.rate_rps, np.array([prefill]))
+    table = replace(table, prefill=more, loaded=replace(table.loaded, prefill=pool))
+    made = replace(made, listed=(table,), places=((0, 0),))
+    return made, made.sizing()
+
+
+def test_losing_the_only_prefill_worker_stops_everything() -> None:
+    """GPUs of its node that are paid for and idle do not help, nor do decode workers that could be spared."""
+    sizing = _one_prefill_worker().sizing()
+    for failure in sizing.failures:
+        assert failure.lost_prefill_workers == 1
+        assert failure.met_without_spares is False
+        assert failure.ttft_p99_ms is None
+        assert failure.spare_prefill_workers == 1
+    assert sizing.needed_prefill_workers == 1
+    assert sizing.prefill_unavailable_share is not None
+    assert sizing.slo_availability <= 1.0 - sizing.prefill_unavailable_share
+
+
+def test_the_verdict_is_of_the_pool_whose_loss_is_worse() -> None:
+    made, sizing = _several(prefill=14)
+    fleet = Fleet(made.setup, made.deployment())
+    gpu = sizing.failures[0]
+    rate = np.array([30.0, 30.0])
+    decode, prefill = np.array([fleet.replicas - 1, fleet.replicas]), np.array([14, 13])
+    either = fleet.looked_at(rate, decode, prefill, levels=("p99",))
+    assert fleet.meets(either).tolist() == [False, True]
+    assert gpu.met_without_spares is False
+    assert (gpu.spare_replicas, gpu.spare_prefill_workers) == (1, 0)
+    assert sizing.needed_prefill_workers is not None
+    assert sizing.needed_prefill_workers < 13
+
+
+def test_what_is_needed_of_each_pool_holds_together_and_no_fewer_prefill_workers_do() -> None:
+    made, sizing = _several(prefill=14)
+    fleet = Fleet(made.setup, made.deployment())
+    needed = sizing.needed_prefill_workers
+    assert needed is not None
+    decode = np.full(2, sizing.needed_replicas)
+    assert fleet.holds(np.full(2, 30.0), decode, np.array([needed, needed - 1])).tolist() == [True, False]
+
+
+def test_availability_is_of_both_pools() -> None:
+    """No worker can be missed in either pool here: all of both must be up."""
+    made, sizing = _several()
+    row = made.deployment()
+    assert row.prefill is not None
+    down, prefill_down = sizing.unavailable_share, sizing.prefill_unavailable_share
+    assert prefill_down is not None
+    assert sizing.needed_replicas == row.decode.count[0]
+    assert sizing.needed_prefill_workers == row.prefill.count[0]
+    wanted = (1.0 - down) ** int(row.decode.count[0]) * (1.0 - prefill_down) ** int(row.prefill.count[0])
+    assert sizing.slo_availability == pytest.approx(wanted, abs=1e-12)
+
+
+def test_more_failures_at_once_are_no_better_however_they_fall() -> None:
+    _, one = _several(prefill=14)
+    _, two = _several(prefill=14, failures=2)
+    for once, twice in zip(one.failures, two.failures, strict=True):
+        assert twice.lost_prefill_workers is not None
+        assert once.lost_prefill_workers is not None
+        assert twice.lost_prefill_workers >= once.lost_prefill_workers
+        assert not (twice.met_without_spares and not once.met_without_spares)
+        for metric in ("ttft_p99_ms", "tbt_p99_ms"):
+            first, second = (v if (v := getattr(f, metric)) is not None else np.inf for f in (once, twice))
+            assert second >= first
+
+
+def test_spare_nodes_hold_whole_workers() -> None:
+    assert [workers_on(nodes, per_node=8, worker_gpus=3) for nodes in (0, 1, 3)] == [0, 2, 6]
+    assert [workers_on(nodes, per_node=8, worker_gpus=16) for nodes in (1, 2, 5)] == [0, 1, 2]
+
+
+def test_a_sizing_of_an_older_plan_file_loads() -> None:
+    _, sizing = _several()
+    old = sizing.model_dump(mode="json", exclude={"needed_prefill_workers", "prefill_unavailable_share"})
+    assert Sizing.model_validate(old).needed_prefill_workers is None
