@@ -178,6 +178,7 @@ SENTENCES = (
         "and waits included; the busiest link carries transfers {busy} of the time"
     ),
     N_("Memory holds no more than {n} requests per worker"),
+    N_("The engine runs no more than {n} requests per worker at once"),
     N_("More requests per worker were not evaluated; memory would hold {n}"),
     N_("measured: runs of this model, GPU, engine and layout"),
     N_("near: runs of this model, GPU and engine in other layouts"),
