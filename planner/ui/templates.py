@@ -295,6 +295,7 @@ LADDER = (
     N_("EP overlap is left out: {text}"),
     N_("P/D split: {a} prefill and {b} decode workers; prompts took {share} of the busy time"),
     N_("{way}: {n} requests exceed the context limit or a rank's cache and are left out"),
+    N_("{way}: the trace is replayed {n} times over, {m} requests for {k} in flight"),
     N_("one replica, fixed concurrency"),
     N_("continuous batching"),
     N_("prefix cache"),
