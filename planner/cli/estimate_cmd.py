@@ -71,7 +71,7 @@ def render_estimate(answer: Estimate) -> None:
     from planner.search.headline import deployment, sig3, with_interval
 
     out, c = console(), answer.candidate
-    out.print(deployment(c), style="bold", markup=False, soft_wrap=True)
+    out.print(deployment(c, paid=True), style="bold", markup=False, soft_wrap=True)
     if not answer.feasible:
         out.print(f"N{why_not(answer)[1:]}.", style="bold", markup=False, soft_wrap=True)
     if c.ttft_ms.mean is None and not c.goodput_rps:
@@ -80,7 +80,8 @@ def render_estimate(answer: Estimate) -> None:
     out.print(
         f"TTFT {with_interval(c.ttft_ms.mean, c.interval.get('ttft_ms'))} ms · "
         f"TPOT {with_interval(c.tpot_ms.mean, c.interval.get('tpot_ms'))} ms · "
-        f"{sig3(c.output_tokens_per_s_per_gpu)} output tokens/s per GPU · {sig3(c.concurrency)} in flight",
+        f"{sig3(c.output_tokens_per_s_per_gpu)} output tokens/s per GPU · "
+        f"{sig3(c.concurrency)} requests in the workers",
         markup=False,
         soft_wrap=True,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.cli.output import console, table
-from planner.search.headline import headline, sig3, with_interval
+from planner.search.alike import apart, apart_text
+from planner.search.headline import gpus_text, headline, sig3, with_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,22 +62,23 @@ def candidate_table(plan: Plan, top: int) -> Table:
     if len(plan.candidates) > len(shown):
         title += f" ({len(shown)} of {len(plan.candidates)} shown)"
     columns = (
-        *("#", "layout", "serving", "node", "GPUs", "replicas", "in flight"),
+        *("#", "layout", "serving", "node", "GPUs", "replicas", "in workers"),
         *("TTFT ms", "TPOT ms", "goodput req/s", "out tok/s/GPU", "$/Mtok out", "J/tok", "KV GiB"),
     )
-    return table(title, columns, (_candidate_row(c) for c in shown), text=4)
+    differing = apart(shown)
+    return table(title, columns, (_candidate_row(c, apart_text(differing.get(c.rank))) for c in shown), text=4)
 
 
-def _candidate_row(c: Candidate) -> tuple[str, ...]:
+def _candidate_row(c: Candidate, settings: str) -> tuple[str, ...]:
     layout = c.layout.describe()
     if c.prefill_pool is not None:
         layout = f"P {c.prefill_pool.workers} × ({c.prefill_pool.layout.describe()}) D {c.replicas} × ({layout})"
     return (
         f"{c.rank}{'!' if c.evidence.extrapolated else ''}",
-        layout,
+        layout + settings,
         c.serving,
         c.node,
-        f"{c.gpus:,}",
+        gpus_text(c),
         f"{c.replicas:,}",
         sig3(c.concurrency),
         with_interval(c.ttft_ms.mean, c.interval.get("ttft_ms")),

@@ -22,7 +22,9 @@ from planner.search.candidate_parts import (
 from planner.search.certainty import distance_of, evidence_note, extra_spread
 from planner.search.evaluation import budget_of
 from planner.search.explain import binding_sentence, explain_step, gain_sentence
+from planner.search.in_flight import in_workers
 from planner.search.loaded import good_part
+from planner.search.outcome import billed_gpus
 from planner.search.plan_schema import (
     AdmissionPolicy,
     Breakdown,
@@ -45,6 +47,7 @@ from planner.search.setup import Setup
 from planner.search.table import Deployments, IntArray
 from planner.search.transfer import transfer_plans, transfer_sentences
 from planner.search.worker_settings import (
+    cache_slots,
     decode_sequences,
     kv_slots,
     operating_point,
@@ -57,8 +60,13 @@ from planner.serving.worker import Scheduling, aggregated_steps, decode_work, pr
 
 def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int]) -> dict[int, Candidate]:
     """Candidates for ``rows`` of a table, by row; ``ranks`` gives each row's rank."""
-    taken = d.decode.take(rows)
-    chosen = replace(taken, concurrency=np.maximum(taken.concurrency, 1.0))  # a step has a request in it
+    assert d.loaded is not None
+    looked_at = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
+    result = with_stepwise(d.loaded.take(rows).result(), looked_at)
+    held = in_workers(s, d, rows, result)
+    # decode pools stay where their steps were evaluated, in a closed loop with full workers: their times are of those
+    steps_with = held if d.prefill is None else d.decode.concurrency[rows]
+    chosen = replace(d.decode.take(rows), concurrency=np.maximum(steps_with, 1.0))  # a step has a request in it
     budget = budget_of(s, chosen.hardware, chosen.layouts, chosen.concurrency, chosen.token_budget)
     share, drafts = s.request_share if d.prefill is None else 1.0, len(s.acceptance)
     slots = kv_slots(s, chosen, budget, share)
@@ -81,15 +89,13 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
         transfer = transfer_plans(s, d, rows)
         second = "prefill"
     up, far = step_bytes(s, chosen)
-    assert d.loaded is not None
-    looked_at = {k: d.steps[row] for k, row in enumerate(rows.tolist()) if row in d.steps}
-    result = with_stepwise(d.loaded.take(rows).result(), looked_at)
     goodput = d.outcome.goodput_rps[rows]
     goodput = np.where(np.isnan(goodput), d.outcome.throughput_rps[rows] * good_part(s, result), goodput)
     sequences, budget = decode_sequences(s, chosen, result, share)
-    slots = kv_slots(s, chosen, budget, share)
+    slots, memory_holds = kv_slots(s, chosen, budget, share), cache_slots(s, chosen, budget, share)
     hardware = [d.decode.hardware] if d.prefill is None else [d.prefill.hardware, d.decode.hardware]
     spread, note = extra_spread(hardware), cache(partial(evidence_note, s, hardware))
+    paid = billed_gpus(s, [chosen] if pool is None else [pool, chosen])
     out: dict[int, Candidate] = {}
     for k, row in enumerate(int(r) for r in rows):
         settings = operating_point(s, chosen, sequences, k)
@@ -103,7 +109,11 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             spread=spread,
             note=note,
             memory=MemoryGib(**budget.gib(k)),
-            most=float(slots[k]),
+            paid=int(paid[k]),
+            held=float(held[k]),
+            per_worker=float(steps_with[k]),
+            slots=float(slots[k]),
+            memory_holds=float(memory_holds[k]),
             settings=settings,
             goodput_rps=float(goodput[k]),
             rejection=float(result.rejection[k]),
@@ -139,7 +149,11 @@ def _candidate(
     spread: float,
     note: Callable[..., Evidence],
     memory: MemoryGib,
-    most: float,
+    paid: int,
+    held: float,
+    per_worker: float,
+    slots: float,
+    memory_holds: float,
     settings: OperatingPoint,
     goodput_rps: float,
     rejection: float,
@@ -165,6 +179,7 @@ def _candidate(
         layout=Layout(**w.layouts.row(i)),
         serving=d.serving,
         gpus=gpus,
+        gpus_paid=paid,
         replicas=int(w.count[i]),
         node=w.hardware.id,
         accelerator=w.hardware.accelerator.id,
@@ -185,9 +200,9 @@ def _candidate(
         output_tokens_per_s_per_user=None if latency["tpot_ms"].mean is None else 1e3 / latency["tpot_ms"].mean,
         rejection_probability=rejection,
         completion_rate=float(1.0 - o.rejection[i]) if o.stable[i] else 0.0,
-        concurrency=float(w.concurrency[i] * w.count[i]),
-        concurrency_per_worker=float(w.concurrency[i]),
-        max_concurrency=most * float(w.count[i]),
+        concurrency=held * float(w.count[i]),
+        concurrency_per_worker=per_worker,
+        max_concurrency=memory_holds * float(w.count[i]),
         admission=admission,
         priorities=priorities,
         settings=settings,
@@ -198,7 +213,7 @@ def _candidate(
         interval=interval,
         slo=slo_checks(s, latency, interval),
         binding=binding,
-        explanation=(*_next_step(d, i, most), *transfer_sentences(transfer), *gains),
+        explanation=(*_next_step(d, i, slots, memory_holds, held), *transfer_sentences(transfer), *gains),
         breakdown=breakdown,
         traffic=traffic,
         evidence=note(kind, outside=outside),
@@ -220,6 +235,7 @@ def serves_nothing(candidate: Candidate) -> Candidate:
             "replicas": 1,
             "gpus": gpus,
             "nodes": None,
+            "gpus_paid": None,
             "rejection_probability": 1.0,
             "concurrency": 0.0,
             "interval": {},
@@ -230,23 +246,25 @@ def serves_nothing(candidate: Candidate) -> Candidate:
     )
 
 
-def _next_step(d: Deployments, i: int, most: float) -> tuple[str, ...]:
-    """Why not more requests per worker: what the next larger operating point of the same layout breaks. ``most``:
-    requests that the memory of a worker holds.
+def _next_step(d: Deployments, i: int, slots: float, memory_holds: float, held: float) -> tuple[str, ...]:
+    """Why not more requests per worker: what the next larger operating point of the same layout breaks. A worker has
+    ``held`` requests on average; its memory would hold ``memory_holds``, the engine's limit leaves ``slots`` of them.
     """
     if d.prefill is not None:
         return ()
     w = d.decode
     if d.loaded is not None and d.loaded.loop is None and int(w.count[i]) == 1:
-        return (f"One worker carries the load, with {w.concurrency[i]:,.1f} requests in it on average.",)
+        return (f"One worker carries the load, with {held:,.1f} requests in it on average.",)
     same = (w.token_budget == w.token_budget[i]) & (w.two_batch == w.two_batch[i])
     for values in w.layouts.as_columns().values():
         same &= values == values[i]
     larger = np.flatnonzero(same & (w.concurrency > w.concurrency[i]))
     if not larger.size:
-        if w.concurrency[i] + 1.0 > most:
-            return (f"Memory holds no more than {most:,.0f} requests per worker.",)
-        return (f"More requests per worker were not evaluated; memory would hold {most:,.0f}.",)
+        if w.concurrency[i] + 1.0 > memory_holds:
+            return (f"Memory holds no more than {memory_holds:,.0f} requests per worker.",)
+        if w.concurrency[i] + 1.0 > slots:
+            return (f"The engine runs no more than {slots:,.0f} requests per worker at once.",)
+        return (f"More requests per worker were not evaluated; memory would hold {memory_holds:,.0f}.",)
     j = int(larger[np.argmin(w.concurrency[larger])])
     code = int(d.rejections.code[j])
     if code < 0:

@@ -241,6 +241,9 @@ class Candidate(Schema):
     layout: Layout = Field(description="Layout of one worker (disagg: of a decode worker).")
     serving: Literal["agg", "disagg"] = Field(description="Serving mode.")
     gpus: int = Field(description="GPUs of the whole deployment, spares left out.")
+    gpus_paid: int | None = Field(
+        None, description="GPUs of all nodes, spares included: whole nodes are paid for, whatever workers use of them."
+    )
     replicas: int = Field(description="Workers that serve the load (disagg: decode workers).")
     node: str = Field(description="Node type (disagg: of the decode pool).")
     accelerator: str | None = Field(None, description="Accelerator id.")
@@ -271,9 +274,16 @@ class Candidate(Schema):
     output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
     input_tokens_per_s_per_gpu: float | None = Field(None, description="Input tokens per second and GPU.")
     output_tokens_per_s_per_user: float | None = Field(None, description="Output tokens per second of one request.")
-    concurrency: float = Field(description="Requests in flight over the whole deployment.")
+    concurrency: float = Field(
+        description="Requests in flight over the whole deployment: on average, from their first step to their last "
+        "token (disagg: in the decode workers; closed loop, agg: all that it keeps in flight)."
+    )
     concurrency_per_worker: float | None = Field(None, description="Requests in flight in one worker.")
-    max_concurrency: float | None = Field(None, description="Requests that memory would hold, whole deployment.")
+    max_concurrency: float | None = Field(
+        None,
+        description="Requests of mean length that memory would hold, whole deployment (disagg: of the decode workers); "
+        "the engines are set to run fewer at once (settings, admission).",
+    )
     admission: AdmissionPolicy | None = Field(None, description="Admission policy that goes with the numbers.")
     priorities: tuple[PriorityLatency, ...] = Field(
         (), strict=False, description="Latencies by priority class, most urgent first."

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.layout.layouts import Layouts
-from planner.memory.budget import MemoryBudget, memory_budget
+from planner.memory.budget import MemoryBudget, StageRole, memory_budget
 from planner.search.blocks import in_blocks
 from planner.search.judge import short_of_nodes
 from planner.search.loaded import (
@@ -43,15 +43,19 @@ def budget_of(
     concurrency: Array,
     tokens: IntArray | int,
     sequences: Array | None = None,
+    *,
+    stage: StageRole | None = None,
+    kv_format: str | None = None,
 ) -> MemoryBudget:
     """Memory of workers with ``concurrency`` requests of mean length each, run with at most ``sequences`` of them on an
-    attention-DP rank (as many as there are where not given).
+    attention-DP rank (as many as there are where not given): of the tightest pipeline stage or of ``stage``, with the
+    scenario's cache format or ``kv_format``.
     """
     options = s.scenario.engine.options
     per_rank = np.ceil(concurrency / layouts.attention_dp)
     return memory_budget(
         s.spec,
-        s.precision,
+        s.precision if kv_format is None else s.precision.with_overrides({"kv": kv_format}),
         layouts,
         hw.device,
         s.scenario.engine.name,
@@ -63,6 +67,7 @@ def budget_of(
         needed_sequences=per_rank,
         cuda_graphs=options.cuda_graphs is not False,
         mtp=s.keeps_mtp,
+        stage=stage,
     )
 
 

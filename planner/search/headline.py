@@ -43,20 +43,30 @@ def workers_text(count: int, layout: str) -> str:
     return f"{count} replica{'s' if count != 1 else ''} × ({layout})"
 
 
-def deployment(candidate: Candidate, spare_nodes: int = 0) -> str:
+def gpus_text(candidate: Candidate) -> str:
+    """GPUs in use, and those that are paid for where these are others: ``100 (144 paid)``."""
+    paid = candidate.gpus_paid
+    return f"{candidate.gpus:,}" + (f" ({paid:,} paid)" if paid is not None and paid != candidate.gpus else "")
+
+
+def deployment(candidate: Candidate, spare_nodes: int = 0, *, paid: bool = False) -> str:
     """Hardware, GPUs and layout: ``5 × dgx-h200 · 40 GPUs = 5 replicas × (TP8 EP8) · aggregated``.
 
-    ``spare_nodes`` are among the nodes, and told apart: no GPU of theirs counts.
+    ``spare_nodes`` are among the nodes, and told apart: no GPU of theirs serves. With ``paid``, GPUs that are paid for
+    are named where they are others than those in use: whole nodes, and spare ones.
     """
+    gpus = _gpus(candidate.gpus)
+    if paid and candidate.gpus_paid not in (None, candidate.gpus):
+        gpus = f"{candidate.gpus_paid:,} GPUs paid for, {candidate.gpus:,} used"
     if candidate.prefill_pool is not None and candidate.decode_pool is not None:
         pools = [_pool("prefill", candidate.prefill_pool), _pool("decode", candidate.decode_pool)]
         spares = f" + {spare_nodes:,} spare node{'s' if spare_nodes != 1 else ''} for each" if spare_nodes else ""
-        return f"{_gpus(candidate.gpus)} = {' + '.join(pools)}{spares} · disaggregated"
+        return f"{gpus} = {' + '.join(pools)}{spares} · disaggregated"
     hardware = f"{candidate.nodes:,} × {candidate.node}" if candidate.nodes is not None else candidate.node
     if spare_nodes:
         hardware += f" ({spare_nodes:,} of them spare)"
     layout = candidate.layout.describe()
-    return f"{hardware} · {_gpus(candidate.gpus)} = {workers_text(candidate.replicas, layout)} · aggregated"
+    return f"{hardware} · {gpus} = {workers_text(candidate.replicas, layout)} · aggregated"
 
 
 def _gpus(count: int) -> str:
@@ -88,7 +98,7 @@ def in_one_sentence(best: Candidate, scenario: Scenario) -> str:
     if best.usd_per_mtok.output is not None:
         usd = with_interval(best.usd_per_mtok.output, best.interval.get("usd_per_mtok"))
         figures.append(f"${usd} per million output tokens")
-    deployed = deployment(best, scenario.reliability.spare_nodes)
+    deployed = deployment(best, scenario.reliability.spare_nodes, paid=True)
     return f"{deployed} serves {scenario.model}: {', '.join(figures)}."
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.catalog.loader import Catalog
 from planner.catalog.loader import catalog as open_catalog
-from planner.errors import InputError
+from planner.errors import InfeasibleError, InputError
 from planner.layout.layouts import Layouts
 from planner.replay.cluster import Progress
 from planner.replay.generate import fixed_trace
@@ -37,6 +37,19 @@ MOST_POOL_WORKERS = 4
 """Largest pool of the split rung."""
 
 
+class NothingToClimb(InfeasibleError):
+    """No aggregated deployment serves the ladder's own load within the scenario's limits; the scenario itself may well
+    be served.
+    """
+
+    def __init__(self, trace: str, why: str) -> None:
+        self.trace, self.why = trace, why
+        super().__init__(
+            f"no ladder: its load is {trace} in place of the scenario's workload, and no aggregated deployment serves "
+            f"that within the scenario's limits. {why}"
+        )
+
+
 @dataclass(frozen=True)
 class Rung:
     """One step of the ladder and what it was measured on."""
@@ -46,6 +59,8 @@ class Rung:
     identity: Identity
     gpus: int
     concurrency: int
+    requests: int
+    """Replayed on it: the trace as often as it takes (TURNS), without what does not fit."""
     summary: dict[str, Any]
     occupancy: dict[str, float]
 
@@ -59,6 +74,7 @@ class Rung:
             "deployment": self.deployment,
             "gpus": self.gpus,
             "concurrency": self.concurrency,
+            "requests": self.requests,
             **self.summary,
             "output_tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
             "occupancy": self.occupancy,
@@ -99,7 +115,7 @@ def climb(
 ) -> Ladder:
     """Replays the ladder on ``trace`` (default: questions about long documents, whose prefixes repeat).
 
-    The worker is that of the plan's best aggregated candidate for the trace. Raises InfeasibleError where there is
+    The worker is that of the plan's best aggregated candidate for the trace. Raises NothingToClimb where there is
     none.
     """
     known = catalog or open_catalog()
@@ -108,7 +124,10 @@ def climb(
     elif requests is not None:
         trace = trace.head(requests)
     question = _aggregated(with_trace(scenario, trace))
-    best = chosen(question, known)
+    try:
+        best = chosen(question, known)
+    except InfeasibleError as error:
+        raise NothingToClimb(trace.name, str(error)) from error
     return _Climb(question, known, best, trace, seed, progress).ladder()
 
 
@@ -209,7 +228,13 @@ class _Climb:
     def _step(self, name: str, candidate: Candidate, o: Options) -> Replayed:
         s = self._setup(candidate.gpus)
         concurrency = s.in_flight or 0
-        whole = self.trace.repeated(max(1, -(-TURNS * concurrency // len(self.trace))))
+        times = max(1, -(-TURNS * concurrency // len(self.trace)))
+        whole = self.trace.repeated(times)
+        if times > 1:
+            self.notes.append(
+                f"{name}: the trace is replayed {times:,} times over, {len(whole):,} requests for {concurrency:,} in "
+                "flight."
+            )
         ready: Prepared = prepare(s, candidate, len(whole), self.seed, o)
         trace = ready.fitting(whole)
         if len(trace) < len(whole):
@@ -225,6 +250,7 @@ class _Climb:
                 identity,
                 candidate.gpus,
                 concurrency,
+                len(trace),
                 replayed.summary(),
                 replayed.occupancy(),
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,6 +91,11 @@ def pressure(result: LoadResult) -> Array:
     """Load over what keeps a worker stable: its prompts, its own feedback on decode steps, its KV slots (1 is full)."""
     flow = result.flow
     return np.maximum(np.maximum(flow.utilisation, flow.feedback), flow.occupancy / np.maximum(flow.slots, 1e-9))
+
+
+def billed_gpus(s: Setup, pools: Sequence[Workers]) -> Array:
+    """GPUs that are paid for, (n,): those of whole nodes and of spare ones, whether or not a worker uses them."""
+    return np.asarray(sum(_billed_gpus(s, pool) for pool in pools))
 
 
 def _rent(s: Setup, pool: Workers) -> Array:

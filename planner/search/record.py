@@ -22,7 +22,7 @@ RESULT_COLUMNS: dict[str, str] = {
     "accelerator": "GPU.",
     "layout": "Layout of a worker (disaggregated: of a decode worker).",
     "prefill_layout": "Layout of a prefill worker where the pools are separate.",
-    "concurrency_total": "Requests in flight over the whole deployment.",
+    "concurrency_total": "Mean requests in the workers of the whole deployment (disagg: in the decode workers).",
     "ttft_mean_ms": "Time to first token in ms.",
     "ttft_low80_ms": "Lower end of its 80 % interval.",
     "ttft_high80_ms": "Upper end of its 80 % interval.",

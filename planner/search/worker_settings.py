@@ -21,9 +21,13 @@ setting must not bind in bursts."""
 
 def kv_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
     """Requests of mean length that a ``share`` of a worker's cache and the engine's limit hold, (n,)."""
+    return np.minimum(cache_slots(s, w, budget, share), float(most_sequences(s)) * w.layouts.attention_dp)
+
+
+def cache_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
+    """Requests of mean length that a ``share`` of a worker's cache holds, whatever the engine's limit, (n,)."""
     held = share * budget.sequences(np.ceil(s.traffic.mean_context))
-    per_rank = np.minimum(held, float(most_sequences(s)))
-    return np.asarray(np.maximum(per_rank, 1e-9) * w.layouts.attention_dp)
+    return np.asarray(np.maximum(held, 1e-9) * w.layouts.attention_dp)
 
 
 def decode_sequences(s: Setup, w: Workers, result: LoadResult, share: float = 1.0) -> tuple[Array, MemoryBudget]:
@@ -48,11 +52,17 @@ def prefill_sequences(s: Setup, w: Workers) -> Array:
     return np.clip(full, 1.0, float(most_sequences(s)))
 
 
-def prefill_budget(s: Setup, w: Workers) -> MemoryBudget:
-    """Memory of prefill workers, whose cache must hold the prompts of a step filled to its token budget."""
+def prefill_held(s: Setup, w: Workers) -> Array:
+    """Prompts that the cache of one of the prefill workers must hold, (n,): those of a step filled to its token
+    budget.
+    """
     full = np.maximum(np.ceil(w.token_budget / float(s.traffic.new_tokens)), 1.0)
-    held = full * w.layouts.attention_dp.astype(float)
-    return budget_of(s, w.hardware, w.layouts, held, w.token_budget, prefill_sequences(s, w))
+    return np.asarray(full * w.layouts.attention_dp.astype(float))
+
+
+def prefill_budget(s: Setup, w: Workers) -> MemoryBudget:
+    """Memory of prefill workers."""
+    return budget_of(s, w.hardware, w.layouts, prefill_held(s, w), w.token_budget, prefill_sequences(s, w))
 
 
 def operating_point(s: Setup, w: Workers, per_rank: Array, i: int, *, drafts: bool = True) -> OperatingPoint:

@@ -20,7 +20,7 @@ def slot_part(load: WorkerLoad, f: Flow) -> Part:
     probability, mean = np.zeros(f.occupancy.shape), np.zeros(f.occupancy.shape)
     near = _near_full(load, f)
     if np.any(near):
-        slots, a, z = (np.broadcast_to(v, near.shape)[near] for v in (load.slots, f.occupancy, _peak(f)))
+        slots, a, z = _where(near, load, f)
         chance = erlang_c(slots / z, a / z)
         leaving = (slots - a) / np.broadcast_to(f.residence_s, near.shape)[near]
         probability[near], mean[near] = chance, chance * z / np.maximum(leaving, 1e-12)
@@ -32,9 +32,7 @@ def rejection(load: WorkerLoad, f: Flow) -> Array:
     out = np.zeros(f.occupancy.shape)
     near = _near_full(load, f)
     if np.any(near):
-        out[near] = peaked_blocking(
-            *(np.broadcast_to(v, near.shape)[near] for v in (load.slots, f.occupancy, _peak(f)))
-        )
+        out[near] = peaked_blocking(*_where(near, load, f))
     return np.where(np.isfinite(f.occupancy), out, 1.0)
 
 
@@ -66,8 +64,11 @@ def context_scv(prompts: LengthShape, out: LengthShape) -> float:
     return (prompts.scv * prompt**2 + spread) / (prompt + grown) ** 2
 
 
-def _peak(f: Flow) -> Array:
-    return np.asarray(f.occupancy_variance / np.maximum(f.occupancy, 1e-300))
+def _where(near: BoolArray, load: WorkerLoad, f: Flow) -> tuple[Array, Array, Array]:
+    """Slots, requests and their variance over mean of the workers ``near`` (others may have no steady state)."""
+    occupancy = f.occupancy[near]
+    peak = f.occupancy_variance[near] / np.maximum(occupancy, 1e-300)
+    return np.broadcast_to(load.slots, near.shape)[near], occupancy, peak
 
 
 def _near_full(load: WorkerLoad, f: Flow) -> BoolArray:

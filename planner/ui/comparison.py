@@ -106,7 +106,7 @@ def numbers(a: Candidate, b: Candidate) -> list[Row]:
         Figure(_("Goodput, requests/s"), lambda c: c.goodput_rps, sig),
         Figure(_("Time to first token, mean"), lambda c: c.ttft_ms.mean, duration, "ttft_ms"),
         Figure(_("Time per output token, mean"), lambda c: c.tpot_ms.mean, duration, "tpot_ms"),
-        Figure(_("Requests in flight"), lambda c: c.concurrency, sig),
+        Figure(_("Requests in the workers, or in decode workers"), lambda c: c.concurrency, sig),
         Figure(_("KV cache of the fullest GPU"), lambda c: c.memory_gib.kv, gib),
         Figure(_("Joules per output token"), lambda c: c.joules_per_token, sig, "joules_per_token"),
     ]

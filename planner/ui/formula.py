@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.scenario.schema import Scenario
+from planner.search.in_flight import little, set_to_run
 from planner.search.plan_schema import Candidate, MemoryGib, Phase
 from planner.ui.i18n import _
 from planner.ui.latex import num, text, total
+from planner.ui.numbers import count
 from planner.ui.words import memory_terms, term_name
 
 SHOWN_TERMS = 5
@@ -39,20 +42,38 @@ def cost(c: Candidate) -> Formula | None:
     )
 
 
-def in_flight(c: Candidate, output_tokens: float) -> Formula | None:
-    """Little's law for the requests in flight; None where a term is not known."""
-    ttft, tpot, rate = c.ttft_ms.mean, c.tpot_ms.mean, c.throughput_rps
-    if ttft is None or tpot is None or rate is None:
+def in_flight(scenario: Scenario, c: Candidate) -> Formula | None:
+    """Little's law for the requests that a candidate counts; None where a term is not known."""
+    law = little(scenario, c)
+    if law is None:
         return None
-    return Formula(
-        r"N = \lambda \cdot \left(\text{TTFT} + (O - 1)\,\text{TPOT}\right)",
-        rf"{num(rate)} \cdot \left({num(ttft / 1e3)} + {num(output_tokens - 1)} \cdot {num(tpot / 1e3)}\right)"
-        rf" = {num(rate * (ttft + (output_tokens - 1) * tpot) / 1e3)}",
-        _(
-            "Little's law (J. D. C. Little, Operations Research 9, 1961): requests in flight are the rate "
-            "of requests times the seconds that each one stays, its wait and its prompt included. O is the mean number "
-            "of output tokens."
+    wait, outside = (rf"t_{{{text(words)}}}" for words in (_("wait"), _("outside the steps")))
+    whole = rf"t_{{{text(_('whole request'))}}}"
+    stay, source = {
+        "workers": (
+            rf"{whole} - {wait} - {outside}",
+            _("The wait before its first step and what a request takes outside the steps of a worker are left out."),
         ),
+        "decode": (
+            rf"{whole} - \text{{TTFT}}",
+            _("The decode workers have a request from its first token to its last."),
+        ),
+        "loop": (
+            r"\text{TTFT} + (O - 1)\,\text{TPOT}",
+            _("The closed loop keeps them in flight, waiting ones included. O is the mean number of output tokens."),
+        ),
+    }[law.counted]
+    sign = " + " if law.counted == "loop" else " - "
+    return Formula(
+        rf"N = \lambda \cdot \left({stay}\right)",
+        rf"{num(law.rate_rps, 5)} \cdot \left({sign.join(num(part, 5) for part in law.parts)}\right)"
+        rf" = {num(law.requests)}",
+        _(
+            "Little's law (J. D. C. Little, Operations Research 9, 1961): requests are the rate (λ) times the mean "
+            "seconds that each one is counted for."
+        )
+        + " "
+        + source,
     )
 
 
@@ -110,16 +131,22 @@ def memory_left(c: Candidate) -> Formula | None:
         return None
     kv = c.memory_gib.kv
     used = min(c.concurrency / c.max_concurrency, 1.0)
-    return Formula(
-        r"\text{KV} \cdot \left(1 - \frac{\text{in flight}}{\text{most that fit}}\right)",
-        rf"{num(kv)} \cdot \left(1 - \frac{{{num(c.concurrency)}}}{{{num(c.max_concurrency)}}}\right)"
-        rf" = {num(kv * (1.0 - used))}\ \text{{GiB}}",
+    source = (
         _("KV cache of the fullest GPU; both numbers are requests of mean length over the whole deployment.")
         if c.prefill_pool is None
         else _(
             "KV cache of the fullest GPU of the decode pool; both numbers are requests of mean length on all decode "
             "workers. Requests that wait or whose prompt is still read are not among them."
-        ),
+        )
+    )
+    at_once = set_to_run(c)
+    if at_once is not None:
+        source += " " + _("The engines are set to run {n} at once.").format(n=count(at_once))
+    return Formula(
+        r"\text{KV} \cdot \left(1 - \frac{\text{in flight}}{\text{memory holds}}\right)",
+        rf"{num(kv)} \cdot \left(1 - \frac{{{num(c.concurrency)}}}{{{num(c.max_concurrency)}}}\right)"
+        rf" = {num(kv * (1.0 - used))}\ \text{{GiB}}",
+        source,
     )
 
 

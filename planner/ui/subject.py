@@ -6,27 +6,55 @@ The chosen candidate, or, where nothing serves the scenario, the nearest miss: i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import streamlit as st
+from numpy.typing import NDArray
 
 from planner.errors import PlannerError
 from planner.layout.layouts import Layouts
+from planner.memory.budget import MemoryBudget, StageRole
 from planner.roofline.step import StepWork
 from planner.scenario.schema import Scenario
 from planner.search.aggregated import uses_deepep
-from planner.search.evaluation import budget_of, most_sequences
-from planner.search.plan_schema import Candidate, Layout, Phase, Plan
+from planner.search.evaluation import budget_of
+from planner.search.plan_schema import Candidate, Layout, OperatingPoint, Phase, Plan
 from planner.search.planned import Estimated
 from planner.search.planning import estimated
-from planner.search.setup import Hardware, Setup
+from planner.search.setup import Setup
 from planner.search.table import Deployments, Workers
+from planner.search.worker_settings import kv_slots, prefill_held
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
 from planner.ui.answers import answered_with
 from planner.ui.current import Answered, Current
 
+Array = NDArray[np.float64]
+
 KEPT = 64
+
+
+@dataclass(frozen=True)
+class PoolWorkers(Workers):
+    """Workers with what their memory is planned for."""
+
+    held: Array
+    """Requests of mean length that the cache of one worker is to hold."""
+    sequences: Array | None
+    """Sequences of one attention-DP rank that the engine's settings allow; None where the plan does not say."""
+
+    def memory(self, s: Setup, *, stage: StageRole | None = None, kv_format: str | None = None) -> MemoryBudget:
+        """The plan's own budget of a rank: the tightest, or one of a pipeline ``stage``; in another ``kv_format``."""
+        return budget_of(
+            s,
+            self.hardware,
+            self.layouts,
+            self.held,
+            self.token_budget,
+            self.sequences,
+            stage=stage,
+            kv_format=kv_format,
+        )
 
 
 @dataclass(frozen=True)
@@ -38,7 +66,7 @@ class Subject:
     candidate: Candidate
     feasible: bool
     setup: Setup
-    pools: dict[str, Workers]
+    pools: dict[str, PoolWorkers]
     deployment: Deployments
     """What the candidate's figures came from, a table of one row."""
     key: str
@@ -49,13 +77,11 @@ class Subject:
         traffic, s = self.setup.traffic, self.setup
         if "both" in self.pools:
             w = self.pools["both"]
-            per_rank = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget).sequences(
-                np.ceil(traffic.mean_context)
-            )
-            slots = np.clip(per_rank, 1.0, float(most_sequences(s))) * w.layouts.attention_dp
+            budget = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)
+            slots = kv_slots(s, w, budget, s.request_share)
             pause = s.scheduler.policy == "prefill_first"
             scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
-            work = aggregated_steps(w.layouts, w.concurrency, slots, traffic, scheduling)
+            work = aggregated_steps(w.layouts, w.concurrency, slots, s.step_traffic, scheduling)
             yield "decode", w, work.decode
             yield ("prefill" if pause else "mixed"), w, work.prefill
             return
@@ -94,42 +120,36 @@ def _estimated(yaml: str, catalogue: str, layout: Layout, node: str, _current: C
     return estimated(_current.scenario, one, node=node, catalog=_current.catalog)
 
 
-def _pools(s: Setup, c: Candidate) -> dict[str, Workers]:
-    settings = c.settings
-    budget = settings.max_num_batched_tokens
-    overlap = bool(settings.two_batch_overlap)
+def _pools(s: Setup, c: Candidate) -> dict[str, PoolWorkers]:
     prefill, decode = c.prefill_pool, c.decode_pool
     if prefill is None or decode is None:
-        hw = _hardware(s, c.node)
         per_worker = c.concurrency_per_worker or c.concurrency / c.replicas
-        return {"both": workers(s, hw, c.layout, per_worker, budget or hw.token_budget, overlap, c.replicas)}
-    here = _hardware(s, decode.node)
+        return {"both": _planned(s, c.node, c.layout, per_worker, c.settings, c.replicas)}
     in_worker = decode.concurrency_per_worker or c.concurrency / decode.workers
-    there = _hardware(s, prefill.node)
     at_once = prefill.concurrency_per_worker or float(prefill.layout.attention_dp)
-    own = prefill.settings
-    tokens, both = own.max_num_batched_tokens or there.token_budget, bool(own.two_batch_overlap)
+    first = _planned(s, prefill.node, prefill.layout, at_once, prefill.settings, prefill.workers)
     return {
-        "prefill": workers(s, there, prefill.layout, at_once, tokens, both, prefill.workers),
-        "decode": workers(s, here, decode.layout, in_worker, budget or here.token_budget, overlap, decode.workers),
+        "prefill": replace(first, held=prefill_held(s, first)),
+        "decode": _planned(s, decode.node, decode.layout, in_worker, c.settings, decode.workers),
     }
 
 
-def workers(
-    s: Setup, hw: Hardware, layout: Layout, concurrency: float, tokens: int, two_batch: bool, count: int
-) -> Workers:
-    """A table of one row: ``count`` workers of a layout on ``hw``."""
+def _planned(
+    s: Setup, node: str, layout: Layout, concurrency: float, settings: OperatingPoint, count: int
+) -> PoolWorkers:
+    """A table of one row: ``count`` workers of a layout; a step has a request in it."""
+    hw = s.hardware(s.scenario.hardware.choice(node))
     layouts = Layouts.of(**layout.model_dump())
-    return Workers(
+    inside = np.array([max(concurrency, 1.0)])
+    sequences = settings.max_num_seqs
+    return PoolWorkers(
         hw,
         layouts,
-        np.array([concurrency]),
-        np.array([tokens], dtype=np.int64),
-        np.array([two_batch]),
+        inside,
+        np.array([settings.max_num_batched_tokens or hw.token_budget], dtype=np.int64),
+        np.array([bool(settings.two_batch_overlap)]),
         uses_deepep(s, hw, layouts),
         np.array([count], dtype=np.int64),
+        held=inside,
+        sequences=None if sequences is None else np.array([float(sequences)]),
     )
-
-
-def _hardware(s: Setup, node: str) -> Hardware:
-    return s.hardware(s.scenario.hardware.choice(node))

@@ -178,6 +178,7 @@ SENTENCES = (
         "and waits included; the busiest link carries transfers {busy} of the time"
     ),
     N_("Memory holds no more than {n} requests per worker"),
+    N_("The engine runs no more than {n} requests per worker at once"),
     N_("More requests per worker were not evaluated; memory would hold {n}"),
     N_("measured: runs of this model, GPU, engine and layout"),
     N_("near: runs of this model, GPU and engine in other layouts"),
@@ -294,6 +295,7 @@ LADDER = (
     N_("EP overlap is left out: {text}"),
     N_("P/D split: {a} prefill and {b} decode workers; prompts took {share} of the busy time"),
     N_("{way}: {n} requests exceed the context limit or a rank's cache and are left out"),
+    N_("{way}: the trace is replayed {n} times over, {m} requests for {k} in flight"),
     N_("one replica, fixed concurrency"),
     N_("continuous batching"),
     N_("prefix cache"),

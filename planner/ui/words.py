@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from planner.evidence.runs import LAYOUT
+from planner.scenario.schema import Scenario
+from planner.search.alike import apart
+from planner.search.in_flight import counted
 from planner.search.plan_schema import Candidate, Layout, Pool
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count
@@ -313,10 +317,11 @@ def _pool(pool: Pool) -> str:
     return _workers(pool.workers, pool.layout)
 
 
-def deployment(candidate: Candidate, paid: int | None = None) -> str:
-    """A deployment in one line: nodes, GPUs (where ``paid`` is given and others than those in use, both), replicas and
-    layout, serving mode.
+def deployment(candidate: Candidate) -> str:
+    """A deployment in one line: nodes, GPUs (those paid for as well where they are others than those in use), replicas
+    and layout, serving mode.
     """
+    paid = candidate.gpus_paid
     gpus = ngettext("{n} GPU", "{n} GPUs", candidate.gpus).format(n=count(candidate.gpus))
     if paid is not None and paid != candidate.gpus:
         gpus = _("{paid} GPUs paid for, {used} used").format(paid=count(paid), used=count(candidate.gpus))
@@ -340,11 +345,48 @@ def deployment(candidate: Candidate, paid: int | None = None) -> str:
     )
 
 
+def counted_requests(scenario: Scenario, candidate: Candidate) -> tuple[str, str]:
+    """Which requests a candidate counts, and what that means."""
+    return {
+        "workers": (
+            _("Requests in the workers"),
+            _("On average over the whole deployment, from first step to last token: those that hold KV cache."),
+        ),
+        "decode": (
+            _("Requests in the decode workers"),
+            _("On average over all decode workers. Requests that wait or whose prompt is still read are not counted."),
+        ),
+        "loop": (
+            _("Requests in flight"),
+            _("Over the whole deployment: as many as the closed loop keeps in flight, waiting ones included."),
+        ),
+    }[counted(scenario, candidate)]
+
+
 def short_deployment(candidate: Candidate) -> str:
     """Layout of a candidate for tables and hover boxes."""
     if candidate.prefill_pool is not None and candidate.decode_pool is not None:
         return f"{_pool(candidate.prefill_pool)} → {_pool(candidate.decode_pool)}"
     return _workers(candidate.replicas, candidate.layout)
+
+
+def settings_apart(candidates: Iterable[Candidate]) -> dict[int, str]:
+    """Rank -> what tells a candidate from others that have the same workers, to stand behind them; '' where nothing
+    needs to.
+    """
+    shown = list(candidates)
+    differing = apart(shown)
+    return {c.rank: "".join(f" · {part}" for part in _settings(differing.get(c.rank, {}))) for c in shown}
+
+
+def _settings(differing: Mapping[str, int | bool | None]) -> Iterator[str]:
+    for name, value in differing.items():
+        prefill = name.startswith("prefill_")
+        if name.endswith("tokens") and value is not None:
+            words = _("prefill {n} tokens a step") if prefill else _("{n} tokens a step")
+            yield words.format(n=count(value))
+        elif name.endswith("two_batch") and value:
+            yield _("prefill with two-batch overlap") if prefill else _("two-batch overlap")
 
 
 def placed(candidate: Candidate) -> str:

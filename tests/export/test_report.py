@@ -131,7 +131,7 @@ def test_rates_are_whole_where_they_are_compared(plan: Plan) -> None:
     """The load that was asked for, not the three digits that a speed is good for."""
     best = plan.candidates[0].model_copy(update={"goodput_rps": 1604.6, "concurrency": 9876.5, "nodes": 1234})
     text = export_text(plan.model_copy(update={"candidates": (best,)}), "report-md")
-    for line in ("within every limit | 1,605 |", "in flight | 9,876 |", "spares included | 1,234 |"):
+    for line in ("within every limit | 1,605 |", "in the decode workers | 9,876 |", "spares included | 1,234 |"):
         assert line in text
     assert [counted(v) for v in (None, 0.4567, 999.6, 1000.4, 12345.0)] == ["–", "0.457", "1,000", "1,000", "12,300"]
 

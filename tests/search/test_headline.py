@@ -5,7 +5,9 @@ from __future__ import annotations
 import plan_data
 import pytest
 
-from planner.search.headline import headline, sig3, with_interval
+import planner
+from planner.search.alike import apart, apart_text
+from planner.search.headline import deployment, gpus_text, headline, sig3, with_interval
 from planner.search.plan_schema import Interval
 
 
@@ -59,3 +61,37 @@ def test_a_limit_on_time_is_predicted_not_needed() -> None:
     )
     text = headline(plan_data.plan(False).model_copy(update={"nearest_misses": (miss,)}))
     assert "the limit on TPOT binds (predicted 5.99 ms, limit 0.1 ms)" in text
+
+
+def test_what_is_paid_for_is_in_the_sentence_where_it_is_more_than_what_serves() -> None:
+    plan = plan_data.plan()
+    assert plan.best is not None
+    more = plan.model_copy(update={"candidates": (plan.best.model_copy(update={"gpus_paid": 24}),)})
+    assert "· 24 GPUs paid for, 16 used = 2 replicas" in headline(more)
+    same = plan.model_copy(update={"candidates": (plan.best.model_copy(update={"gpus_paid": 16}),)})
+    assert headline(same) == headline(plan)
+    assert gpus_text(more.candidates[0]) == "16 (24 paid)"
+    assert gpus_text(same.candidates[0]) == "16"
+
+
+def test_the_gpus_of_whole_nodes_are_paid_for() -> None:
+    """Two racks of 72 for 100 GPUs: what is paid for is what the price per hour is of."""
+    found = planner.plan(planner.load_scenario("examples/kimi-k2-gb200.yaml"))
+    best = found.best
+    assert best is not None
+    assert best.gpus_paid == 72 * best.nodes > best.gpus
+    assert f"{best.gpus_paid} GPUs paid for, {best.gpus} used" in headline(found)
+    prices = {c.usd_per_hour / c.gpus_paid for c in found.candidates[:20]}
+    assert max(prices) == pytest.approx(min(prices))
+
+
+def test_candidates_that_read_alike_are_told_apart_by_their_settings() -> None:
+    found = planner.plan(planner.load_scenario("examples/llama-3.3-70b-mi300x.yaml"))
+    shown = found.candidates[:10]
+    names = {c.rank: deployment(c) for c in shown}
+    differing = apart(shown)
+    assert len(set(names.values())) < len(names), "the example has such candidates"
+    assert len({names[r] + apart_text(differing.get(r)) for r in names}) == len(names)
+    alone = [r for r, name in names.items() if list(names.values()).count(name) == 1]
+    assert all(r not in differing for r in alone)
+    assert apart(shown[:1]) == {}

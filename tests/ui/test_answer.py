@@ -5,8 +5,7 @@ import streamlit as st
 
 import planner
 from planner.search.plan_schema import Mark, NearestMiss, Rejection, UsdPerMtok
-from planner.ui import draft, formula, words
-from planner.ui.paid import paid_gpus
+from planner.ui import formula, words
 from planner.ui.sections import candidates, headline, reasons
 from planner.ui.sections.charts import picked_rank
 from planner.ui.words import deployment, node_label, term_name
@@ -71,7 +70,7 @@ def test_formulas_give_the_number_beside_them(plan):
     assert rf"= {headline.figures(best)[4].value.removesuffix(' GiB')}\ " in left.numbers
     assert "77.1" in formula.memory(best.memory_gib).numbers
     assert "34.7" in formula.step(best, "decode").numbers
-    in_flight = formula.in_flight(best, 1211)
+    in_flight = formula.in_flight(plan.scenario, best)
     assert in_flight is not None
     assert "Little" in in_flight.source
 
@@ -159,18 +158,24 @@ def test_the_table_shows_the_numbers_of_the_page(plan):
     assert table["concurrency"][0] == 12_300
 
 
-def test_what_is_paid_for_stands_beside_what_is_used(scenario, plan, cat):
-    best = plan.candidates[0]
-    assert paid_gpus(scenario, best, cat) == 1808
-    few = best.model_copy(
+def test_what_is_paid_for_stands_beside_what_is_used(plan):
+    few = plan.candidates[0].model_copy(
         update={"gpus": 2, "nodes": 1, "prefill_pool": None, "decode_pool": None, "node": "dgx-h100", "replicas": 1}
     )
-    assert paid_gpus(scenario, few, cat) == 8
-    assert "8 GPUs paid for, 2 used" in words.deployment(few, 8)
-    assert "· 2 GPUs =" in words.deployment(few, 2)
-    named = draft.build(scenario, {"nodes": ["dgx-h100"], "gpus.dgx-h100": 2})
-    assert paid_gpus(named, few, cat) == 2
-    assert paid_gpus(scenario, few.model_copy(update={"node": "nonesuch"}), cat) is None
+    assert "8 GPUs paid for, 2 used" in words.deployment(few.model_copy(update={"gpus_paid": 8}))
+    assert "· 2 GPUs =" in words.deployment(few.model_copy(update={"gpus_paid": 2}))
+    assert "· 2 GPUs =" in words.deployment(few), "a plan of before does not say it"
+
+
+def test_candidates_of_the_same_workers_are_told_apart(plan):
+    one = plan.candidates[0]
+    settings = one.settings.model_copy(update={"max_num_batched_tokens": 4096})
+    other = one.model_copy(update={"rank": 2, "settings": settings})
+    rest = plan.candidates[1].model_copy(update={"rank": 3})
+    table = candidates.frame(plan.model_copy(update={"candidates": (one, other, rest)}))
+    assert table["layout"][1].endswith(" · 4,096 tokens a step")
+    assert table["layout"][0] != table["layout"][1]
+    assert "tokens" not in table["layout"][2]
 
 
 def test_without_a_price_gpus_rank_and_no_number_is_marked(app, monkeypatch, scenario):

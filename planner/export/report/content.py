@@ -13,7 +13,10 @@ from planner.export.report.sizing import admission_blocks, sizing_blocks
 from planner.export.roles import pick
 from planner.scenario.identity import Identity
 from planner.scenario.safe_yaml import dump_yaml
-from planner.search.headline import headline, sig3, with_interval
+from planner.search.alike import apart, apart_text
+from planner.search.headline import gpus_text, headline, sig3, with_interval
+from planner.search.in_flight import COUNTED, set_to_run
+from planner.search.in_flight import counted as counted_in
 from planner.search.plan_schema import Candidate, Interval, Phase, Plan
 
 LISTED = 10
@@ -64,10 +67,13 @@ def _answer(plan: Plan, chosen: Candidate | None) -> Iterator[Block]:
         return
     yield Paragraph(f"Bound by: {chosen.binding}.")
     rows = [
-        ("GPUs", f"{chosen.gpus:,}"),
-        ("nodes, spares included", "–" if chosen.nodes is None else f"{chosen.nodes:,}"),
+        ("GPUs in use", f"{chosen.gpus:,}"),
+        ("GPUs paid for: whole nodes, spares included", _number(chosen.gpus_paid)),
+        ("nodes, spares included", _number(chosen.nodes)),
         ("requests per second within every limit", counted(chosen.goodput_rps)),
-        ("requests in flight", counted(chosen.concurrency)),
+        (COUNTED[counted_in(plan.scenario, chosen)], counted(chosen.concurrency)),
+        ("requests that the engines are set to run at once", _number(set_to_run(chosen))),
+        ("requests that memory would hold", counted(chosen.max_concurrency)),
         ("output tokens/s per user", counted(chosen.output_tokens_per_s_per_user)),
         ("USD per hour", sig3(chosen.usd_per_hour)),
         ("USD per million input tokens, cached ones included", sig3(chosen.usd_per_mtok.input)),
@@ -114,20 +120,22 @@ def _levels(c: Candidate) -> Iterator[Block]:
 
 
 def _candidates(plan: Plan) -> Table:
+    shown = plan.candidates[:LISTED]
+    differing = apart(shown)
     rows = [
         (
             str(c.rank),
             c.serving,
             c.node,
-            layout_text(c),
-            f"{c.gpus:,}",
+            layout_text(c) + apart_text(differing.get(c.rank)),
+            gpus_text(c),
             str(c.replicas),
             with_interval(c.ttft_ms.mean, c.interval.get("ttft_ms")),
             with_interval(c.tpot_ms.mean, c.interval.get("tpot_ms")),
             sig3(c.output_tokens_per_s_per_gpu),
             with_interval(c.usd_per_mtok.output, c.interval.get("usd_per_mtok")),
         )
-        for c in plan.candidates[:LISTED]
+        for c in shown
     ]
     columns = (
         *("#", "serving", "node", "layout", "GPUs", "replicas"),
@@ -254,6 +262,10 @@ def _range(interval: Interval | None) -> str:
 
 def _with_unit(value: float | None, unit: str | None) -> str:
     return sig3(value) if value is None or not unit else f"{sig3(value)} {unit}"
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
 
 
 def _words(name: str) -> str:

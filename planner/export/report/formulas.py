@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from planner.export.answers import counted
 from planner.export.report.blocks import Block, Table
 from planner.search.headline import sig3
+from planner.search.in_flight import COUNTED, little
 from planner.search.plan_schema import Candidate, Plan
 
 
@@ -30,18 +32,30 @@ def _cost(c: Candidate) -> Row | None:
     )
 
 
+LITTLE = {
+    "workers": "requests/s × (whole request - wait before the first step - time outside the steps)",
+    "decode": "requests/s × (whole request - TTFT)",
+    "loop": "requests/s × (TTFT + output tokens after the first × TPOT)",
+}
+
+
 def _little(plan: Plan, c: Candidate) -> Row | None:
-    ttft, tpot, rate = c.ttft_ms.mean, c.tpot_ms.mean, c.throughput_rps
-    if ttft is None or tpot is None or rate is None:
+    law = little(plan.scenario, c)
+    if law is None:
         return None
-    out = float(plan.scenario.workload.output_tokens.mean())
-    stay = (ttft + (out - 1) * tpot) / 1e3
+    sign = " + " if law.counted == "loop" else " - "
+    stay = sign.join(f"{_exact(part)} s" for part in law.parts)
     return (
-        "requests in flight",
-        "requests/s × (TTFT + (output tokens - 1) × TPOT)",
-        f"{sig3(rate)} × ({sig3(ttft / 1e3)} s + {sig3(out - 1)} × {sig3(tpot / 1e3)} s) = {sig3(rate * stay)}",
+        COUNTED[law.counted],
+        LITTLE[law.counted],
+        f"{_exact(law.rate_rps)} × ({stay}) = {counted(law.requests)}",
         "J. D. C. Little, Operations Research 9 (1961)",
     )
+
+
+def _exact(value: float) -> str:
+    """To the sixth decimal: differences of times keep their three digits."""
+    return f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
 def _per_user(c: Candidate) -> Row | None:

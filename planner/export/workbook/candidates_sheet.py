@@ -12,6 +12,7 @@ from planner.economics.cost import gpu_price
 from planner.economics.energy import node_power, power_model
 from planner.economics.owning import purchase_usd_per_gpu
 from planner.export.workbook.book import Sheet, cell
+from planner.search.in_flight import set_to_run
 from planner.search.plan_schema import Candidate, Plan
 
 HOURS_PER_MONTH = 365.25 * 24 / 12
@@ -22,7 +23,10 @@ CANDIDATE_COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("layout", "layout", "text"),
     ("prefill_node", "prefill node", "text"),
     ("prefill_layout", "prefill layout", "text"),
+    ("step_tokens", "tokens of a step", "whole"),
+    ("prefill_step_tokens", "tokens of a prefill step", "whole"),
     ("gpus", "GPUs", "whole"),
+    ("gpus_paid", "GPUs paid for (whole nodes, spares included)", "whole"),
     ("nodes", "nodes billed (spares included)", "whole"),
     ("prefill_nodes", "prefill nodes billed", "whole"),
     ("ttft", "TTFT ms", "number"),
@@ -32,6 +36,9 @@ CANDIDATE_COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("tpot_low", "TPOT ms, low (80 %)", "number"),
     ("tpot_high", "TPOT ms, high (80 %)", "number"),
     ("goodput", "requests/s within limits", "number"),
+    ("in_workers", "requests in the workers (separate pools: decode), mean", "number"),
+    ("at_once", "requests that the engines are set to run at once", "whole"),
+    ("memory_holds", "requests that memory would hold", "whole"),
     ("input_rate", "input tokens/s", "number"),
     ("output_rate", "output tokens/s", "number"),
     ("output_low", "output tokens/s, low (80 %)", "number"),
@@ -134,7 +141,10 @@ def values_of(plan: Plan, c: Candidate) -> dict[str, Any]:
         "layout": c.layout.describe(),
         "prefill_node": None if pool is None else pool.node,
         "prefill_layout": None if pool is None else pool.layout.describe(),
+        "step_tokens": c.settings.max_num_batched_tokens,
+        "prefill_step_tokens": None if pool is None else pool.settings.max_num_batched_tokens,
         "gpus": c.gpus,
+        "gpus_paid": c.gpus_paid,
         "nodes": c.nodes if decode is None or decode.nodes is None else decode.nodes + spare,
         "prefill_nodes": 0 if pool is None or pool.nodes is None else pool.nodes + spare,
         "ttft": c.ttft_ms.mean,
@@ -144,6 +154,9 @@ def values_of(plan: Plan, c: Candidate) -> dict[str, Any]:
         "tpot_low": None if tpot is None else tpot.low80,
         "tpot_high": None if tpot is None else tpot.high80,
         "goodput": c.goodput_rps,
+        "in_workers": c.concurrency,
+        "at_once": set_to_run(c),
+        "memory_holds": c.max_concurrency,
         "input_rate": inputs,
         "output_rate": outputs,
         "output_low": None if rate is None else rate.low80 * c.gpus,

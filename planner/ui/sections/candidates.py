@@ -11,7 +11,7 @@ from planner.search.plan_schema import Candidate, Plan
 from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, shown
-from planner.ui.words import layout_help, node_label, servings, short_deployment
+from planner.ui.words import layout_help, node_label, servings, settings_apart, short_deployment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,17 +26,18 @@ def frame(plan: Plan) -> pd.DataFrame:
     """One row per candidate, best first; numbers as numbers, so that columns sort."""
     import pandas as pd
 
-    return pd.DataFrame([_row(c) for c in plan.candidates[:SHOWN]])
+    apart = settings_apart(plan.candidates[:SHOWN])
+    return pd.DataFrame([_row(c, apart[c.rank]) for c in plan.candidates[:SHOWN]])
 
 
 def _shown(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else shown(value)
 
 
-def _row(c: Candidate) -> dict[str, Any]:
+def _row(c: Candidate, settings: str) -> dict[str, Any]:
     return {
         "rank": c.rank,
-        "layout": short_deployment(c),
+        "layout": short_deployment(c) + settings,
         "node": node_label(c.node),
         "serving": servings()[c.serving],
         "gpus": c.gpus,
@@ -75,7 +76,9 @@ def columns(layout_px: int) -> dict[str, Any]:
         "rate": number("tok/s/GPU", _("Output tokens per second and GPU."), 84),
         "goodput": number(_("goodput"), _("Requests per second that meet every limit."), 82),
         "serving": st.column_config.TextColumn(_("Serving"), width=104),
-        "concurrency": number(_("in flight"), _("Requests in flight over the whole deployment."), 82),
+        "concurrency": number(
+            _("in workers"), _("Requests in the workers at once, on average; of separate pools, in decode workers."), 82
+        ),
         "kv": number("KV GiB", _("KV cache of the fullest GPU."), 70),
         "joules": number("J/tok", _("Energy per output token, in joules."), 64),
         "extrapolated": st.column_config.CheckboxColumn(
@@ -97,7 +100,9 @@ WIDEST_PX = 340
 
 def _layout_px(plan: Plan) -> int:
     """Width that shows the longest layout, within reason."""
-    longest = max((len(short_deployment(c)) for c in plan.candidates[:SHOWN]), default=0)
+    listed = plan.candidates[:SHOWN]
+    apart = settings_apart(listed)
+    longest = max((len(short_deployment(c) + apart[c.rank]) for c in listed), default=0)
     return min(max(round(6.4 * longest) + 24, 140), WIDEST_PX)
 
 

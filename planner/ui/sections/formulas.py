@@ -7,6 +7,7 @@ from planner.ui import formula
 from planner.ui.formula import Formula
 from planner.ui.i18n import _
 from planner.ui.sections.how import how
+from planner.ui.words import counted_requests
 
 
 def memory(candidate: Candidate) -> None:
@@ -28,6 +29,6 @@ def figures(plan: Plan, candidate: Candidate) -> None:
         _("Time to first token"): formula.ttft(candidate),
         _("Time per output token"): formula.tpot(candidate),
         _("Memory left per GPU"): formula.memory_left(candidate),
-        _("Requests in the whole deployment, waiting ones included"): formula.in_flight(candidate, output),
+        counted_requests(plan.scenario, candidate)[0]: formula.in_flight(plan.scenario, candidate),
     }
     how("figures", shown, _("How are the figures computed?"))

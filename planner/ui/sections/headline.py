@@ -9,10 +9,8 @@ import streamlit as st
 
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Plan, SloCheck
-from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, percent, sig, span, within
-from planner.ui.paid import paid_gpus
 from planner.ui.phrases import translated
 from planner.ui.sections import formulas
 from planner.ui.sections.reasons import grouped_marks
@@ -48,8 +46,7 @@ class Figure:
 
 def show(plan: Plan, candidate: Candidate) -> None:
     """Sentence, figures and binding limit of ``candidate``."""
-    paid = paid_gpus(plan.scenario, candidate, state.catalog())
-    st.header(plain(deployment(candidate, paid)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
+    st.header(plain(deployment(candidate)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
     st.caption(question(plan.scenario, priced=priced(plan)) + _which(plan, candidate))
     row = st.container(horizontal=True, gap="small")
     for figure in figures(candidate, plan.scenario.workload.arrival.rate()):

@@ -11,7 +11,7 @@ import streamlit as st
 from planner.errors import PlannerError
 from planner.replay.cluster import Progress
 from planner.replay.generate import fixed_trace
-from planner.search.ladder import Ladder, climb
+from planner.search.ladder import Ladder, NothingToClimb, climb
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.ladder import RUNGS, ladder_figure, rung_name
 from planner.ui.i18n import _
@@ -19,7 +19,7 @@ from planner.ui.numbers import count, duration, sig
 from planner.ui.sections import errors
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
-from planner.ui.text import plain, sentence
+from planner.ui.text import paragraph, plain, sentence
 
 SIZES = (250, 500, 1000, 2000)
 """Requests of a trace that may be chosen: a replay runs on the server, so it is bounded."""
@@ -68,6 +68,10 @@ def show(subject: Subject) -> None:
 
     try:
         found = _ladder(subject, trace, size, tick)
+    except NothingToClimb as error:
+        bar.empty()
+        st.warning(_nothing(names[trace], error), icon=":material/block:")
+        return
     except PlannerError as error:
         bar.empty()
         st.warning(errors.message(error), icon=":material/block:")
@@ -78,11 +82,30 @@ def show(subject: Subject) -> None:
         ladder_figure(found), config=CONFIG, key="load.ladder.chart", alt=_("Output tokens per second and GPU")
     )
     table(_output(found), alt=_("The ladder"))
+    st.caption(
+        _(
+            "Goodput counts requests within every limit of the scenario, and none where a limit on a mean is missed: "
+            "it may fall while the output grows, where a technique or its routing makes some requests slower."
+        )
+    )
     table(_latencies(found), alt=_("Latencies of the ladder"))
     for note in found.notes:
         st.caption(plain(sentence(note)))
     with st.expander(_("What exactly was replayed?")):
         st.json([{"added": r.name, "identity": r.identity.model_dump(mode="json")} for r in found.rungs], expanded=1)
+
+
+def _nothing(trace: str, error: NothingToClimb) -> str:
+    """That it is the ladder's load that nothing serves, not the scenario's, safe for Markdown."""
+    return paragraph(
+        (
+            _(
+                "No aggregated deployment serves **the load of this ladder** ({trace}) within the limits of the "
+                "scenario, so there is nothing to replay. The plan of your own load is not affected."
+            ).format(trace=plain(trace)),
+            plain(sentence(error.why)),
+        )
+    )
 
 
 def _start(key: str) -> None:
@@ -109,7 +132,7 @@ def _ladder(subject: Subject, trace: str, size: int, tick: Progress) -> Ladder:
 
 def _answer(found: Ladder) -> str:
     first, best = found.rungs[0], max(found.rungs, key=lambda r: r.tokens_per_s_per_gpu)
-    return _("**{times} times** the output per GPU with {name}, on {n} requests.").format(
+    return _("**{times} times** the output per GPU with {name}, on a trace of {n} requests.").format(
         times=sig(best.tokens_per_s_per_gpu / first.tokens_per_s_per_gpu),
         name=rung_name(best.name),
         n=count(found.requests),
@@ -121,7 +144,9 @@ def _output(found: Ladder) -> dict[str, list[Any]]:
         _("Added"): [rung_name(r.name) for r in found.rungs],
         _("GPUs"): [r.gpus for r in found.rungs],
         _("In flight"): [r.concurrency for r in found.rungs],
+        _("Replayed"): [r.requests for r in found.rungs],
         _("Tokens/s per GPU"): [r.tokens_per_s_per_gpu for r in found.rungs],
+        _("Requests/s"): [r.summary["throughput_rps"] for r in found.rungs],
         _("Goodput, req/s"): [r.summary["goodput_rps"] for r in found.rungs],
     }
 

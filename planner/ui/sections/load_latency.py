@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
+from planner.search.in_flight import set_to_run
 from planner.search.plan_schema import Candidate
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.latency import by_budget, by_concurrency, by_share, distribution
@@ -17,7 +18,7 @@ from planner.ui.sections.load_data import METRICS, budget_curve, known, load_cur
 from planner.ui.sections.tables import table
 from planner.ui.subject import Subject
 from planner.ui.text import listed, pair, paragraph
-from planner.ui.words import latencies, percentiles
+from planner.ui.words import counted_requests, latencies, percentiles
 
 
 def show_percentiles(subject: Subject) -> None:
@@ -58,7 +59,7 @@ def show_percentiles(subject: Subject) -> None:
     how(
         "load.percentiles",
         {
-            _("Requests in flight"): in_flight(c, scenario.workload.output_tokens.mean()),
+            counted_requests(scenario, c)[0]: in_flight(scenario, c),
             _("Time to first token"): ttft(c),
             _("Time per output token"): tpot(c),
         },
@@ -68,6 +69,7 @@ def show_percentiles(subject: Subject) -> None:
 def _goodput(subject: Subject) -> None:
     c = subject.candidate
     good, all_ = c.goodput_rps, c.throughput_rps
+    name, meaning = counted_requests(subject.scenario, c)
     shown = [
         Card(
             _("Goodput"),
@@ -75,12 +77,7 @@ def _goodput(subject: Subject) -> None:
             _("{share} of all requests").format(share=percent(good / all_)) if all_ else "",
             _("Requests per second that meet every limit at once."),
         ),
-        Card(
-            _("Requests in flight"),
-            count(round(c.concurrency)),
-            _("room for {n}").format(n=count(round(c.max_concurrency))) if c.max_concurrency else "",
-            _("Over the whole deployment, at the operating point."),
-        ),
+        Card(name, count(round(c.concurrency)), _room(c), meaning),
     ]
     wait, refused = c.wait_ms, c.rejection_probability
     if wait.p99 is not None:
@@ -102,6 +99,16 @@ def _goodput(subject: Subject) -> None:
             )
         )
     cards(shown)
+
+
+def _room(c: Candidate) -> str:
+    """How many run at once as the engines are set, and how many memory would hold."""
+    at_once = set_to_run(c)
+    parts = [
+        None if at_once is None else _("set to run {n} at once").format(n=count(at_once)),
+        _("memory holds {n}").format(n=count(round(c.max_concurrency))) if c.max_concurrency else None,
+    ]
+    return listed(part for part in parts if part is not None)
 
 
 def _columns(subject: Subject) -> dict[str, list[str | None]]:

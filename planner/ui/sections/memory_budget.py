@@ -23,7 +23,7 @@ from planner.ui.sections.errors import message
 from planner.ui.sections.how import how
 from planner.ui.sections.memory_data import Share, parameter_shares, stage_budgets
 from planner.ui.sections.tables import table
-from planner.ui.subject import Subject
+from planner.ui.subject import PoolWorkers, Subject
 from planner.ui.text import listed, paragraph
 from planner.ui.words import engines, memory_terms
 
@@ -36,7 +36,7 @@ def stage_names() -> dict[str, str]:
     return {"first": _("First stage"), "middle": _("Middle stage"), "last": _("Last stage")}
 
 
-def show(subject: Subject, w: Workers) -> None:
+def show(subject: Subject, w: PoolWorkers) -> None:
     """Budget of each kind of rank: bars, table, formula."""
     budgets = stage_budgets(subject.setup, w)
     names = stage_names() if len(budgets) > 1 else {"first": _("Every GPU")}

@@ -16,7 +16,7 @@ from planner.memory.blocks import (
     resident_tokens,
     sequences_that_fit,
 )
-from planner.memory.budget import MemoryBudget, StageRole, memory_budget
+from planner.memory.budget import StageRole
 from planner.model.builder import tensors
 from planner.model.kv import kv_bytes_per_sequence, kv_bytes_per_token, kv_groups, uncompressed_mla_bytes_per_token
 from planner.model.parameters import active_parameters
@@ -25,7 +25,7 @@ from planner.model.sensitivity import SENSITIVITY, Check, Level, checks_owed, cl
 from planner.scenario.lengths import Length
 from planner.search.plan_schema import MemoryGib
 from planner.search.setup import Setup
-from planner.search.table import Workers
+from planner.ui.subject import PoolWorkers
 
 Array = NDArray[np.float64]
 
@@ -35,31 +35,7 @@ _NODES = 4096
 """Midpoints of equal probability over which moments of a length are taken."""
 
 
-def worker_budget(
-    s: Setup, w: Workers, *, stage: StageRole | None = None, kv_format: str | None = None
-) -> MemoryBudget:
-    """Memory of one rank of a worker at its operating point; the tightest one, or one of ``stage``."""
-    options = s.scenario.engine.options
-    per_rank = np.ceil(w.concurrency / w.layouts.attention_dp)
-    precision = s.precision if kv_format is None else s.precision.with_overrides({"kv": kv_format})
-    return memory_budget(
-        s.spec,
-        precision,
-        w.layouts,
-        w.hardware.device,
-        s.scenario.engine.name,
-        max_num_seqs=np.maximum(per_rank, 1.0),
-        max_num_batched_tokens=w.token_budget,
-        engine_version=s.scenario.engine.version,
-        gpu_memory_utilization=options.gpu_memory_utilization,
-        needed_tokens=np.ceil(s.traffic.mean_context),
-        needed_sequences=per_rank,
-        cuda_graphs=options.cuda_graphs is not False,
-        stage=stage,
-    )
-
-
-def stage_budgets(s: Setup, w: Workers) -> dict[StageRole, MemoryGib]:
+def stage_budgets(s: Setup, w: PoolWorkers) -> dict[StageRole, MemoryGib]:
     """Budget of a rank of each pipeline stage: first, middle (of three or more), last (of two or more)."""
     stages = int(w.layouts.pp[0])
     roles: list[StageRole] = ["first"]
@@ -67,7 +43,7 @@ def stage_budgets(s: Setup, w: Workers) -> dict[StageRole, MemoryGib]:
         roles.append("middle")
     if stages > 1:
         roles.append("last")
-    return {role: MemoryGib(**worker_budget(s, w, stage=role).gib(0)) for role in roles}
+    return {role: MemoryGib(**w.memory(s, stage=role).gib(0)) for role in roles}
 
 
 @dataclass(frozen=True)
@@ -111,9 +87,9 @@ class KvAnswer:
     """Bytes of the same heads cached as plain multi-head attention over the bytes of this model's latent."""
 
 
-def kv_answer(s: Setup, w: Workers, kv_format: str, tokens: int) -> KvAnswer:
+def kv_answer(s: Setup, w: PoolWorkers, kv_format: str, tokens: int) -> KvAnswer:
     """Cache of a sequence of ``tokens`` on a rank of the worker, and how many the worker holds."""
-    budget = worker_budget(s, w, kv_format=kv_format)
+    budget = w.memory(s, kv_format=kv_format)
     tp = int(w.layouts.tp[0])
     per_token = float(kv_bytes_per_token(s.spec, kv_format, tp))
     fits = np.maximum(np.floor(budget.sequences(float(tokens))), 0.0) * w.layouts.attention_dp
@@ -148,9 +124,9 @@ class FitCurve:
     """Sequences that hold as many tokens on average but reserve the longest request."""
 
 
-def fit_curve(s: Setup, w: Workers, kv_format: str) -> FitCurve:
+def fit_curve(s: Setup, w: PoolWorkers, kv_format: str) -> FitCurve:
     """From 256 tokens to the model's context."""
-    budget = worker_budget(s, w, kv_format=kv_format)
+    budget = w.memory(s, kv_format=kv_format)
     ranks = float(w.layouts.attention_dp[0])
     tokens = np.unique(np.round(np.geomspace(256, max(s.spec.max_context_tokens, 512), 60)))
     paged = np.maximum(np.floor(budget.sequences(tokens)), 0.0) * ranks
@@ -179,9 +155,9 @@ class Admission:
     block_tokens: int
 
 
-def admission(s: Setup, w: Workers) -> Admission:
+def admission(s: Setup, w: PoolWorkers) -> Admission:
     """Both ways to give out the cache at this scenario's lengths."""
-    budget = worker_budget(s, w)
+    budget = w.memory(s)
     ranks = float(w.layouts.attention_dp[0])
     work = s.scenario.workload
     mean, std = resident(work.input_tokens, work.output_tokens)

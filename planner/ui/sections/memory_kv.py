@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.search.table import Workers
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.memory_page import admission_bars, sequences_by_length
 from planner.ui.formula import Formula
@@ -24,12 +23,12 @@ from planner.ui.sections.memory_data import (
     kv_layers,
 )
 from planner.ui.sections.tables import table
-from planner.ui.subject import Subject
+from planner.ui.subject import PoolWorkers, Subject
 from planner.ui.text import plain
 from planner.units import GIB, KIB, MIB
 
 
-def show(subject: Subject, w: Workers) -> None:
+def show(subject: Subject, w: PoolWorkers) -> None:
     """Inputs, the three answers, the curve and the layers behind them."""
     s = subject.setup
     st.subheader(
@@ -166,7 +165,7 @@ def _latent(found: KvAnswer) -> Formula | None:
     )
 
 
-def show_admission(subject: Subject, w: Workers) -> None:
+def show_admission(subject: Subject, w: PoolWorkers) -> None:
     """Reservation by maximum length and paging, side by side."""
     a = admission(subject.setup, w)
     st.subheader(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from planner.search.plan_schema import Candidate
-from planner.search.table import Workers
 from planner.ui import state
 from planner.ui.current import Current, current
 from planner.ui.i18n import _
 from planner.ui.numbers import dollars
 from planner.ui.sections.headline import binding_limit
-from planner.ui.subject import Subject, subject_of
+from planner.ui.subject import PoolWorkers, Subject, subject_of
 from planner.ui.text import plain
-from planner.ui.words import layout_help, layout_label, node_label, serving_help, short_deployment
+from planner.ui.words import layout_help, layout_label, node_label, serving_help, settings_apart, short_deployment
 
 LISTED = 30
 
@@ -43,20 +42,21 @@ def shown() -> Subject | None:
 def _chooser(found: Current, candidate: Candidate) -> None:
     by_rank = {c.rank: c for c in found.plan.candidates[:LISTED]}
     by_rank.setdefault(candidate.rank, candidate)
+    apart = settings_apart(by_rank.values())
     key = f"deployment.{found.key}"
     st.session_state[key] = candidate.rank
     st.selectbox(
         _("Deployment"),
         list(by_rank),
         key=key,
-        format_func=lambda rank: _name(by_rank[rank]),
+        format_func=lambda rank: _name(by_rank[rank], apart[rank]),
         on_change=lambda: state.choose(st.session_state[key]),
         help=f"{layout_help()}\n\n{serving_help()}",
     )
 
 
-def _name(c: Candidate) -> str:
-    parts = [f"{c.rank}. {short_deployment(c)}", node_label(c.node)]
+def _name(c: Candidate, settings: str) -> str:
+    parts = [f"{c.rank}. {short_deployment(c)}{settings}", node_label(c.node)]
     if c.usd_per_mtok.output is not None:
         parts.append(_("{usd} per million output tokens").format(usd=dollars(c.usd_per_mtok.output)))
     return " · ".join(parts)
@@ -67,7 +67,7 @@ def pool_names() -> dict[str, str]:
     return {"both": _("All workers"), "prefill": _("Prefill pool"), "decode": _("Decode pool")}
 
 
-def pool(subject: Subject, key: str, first: str = "decode") -> Workers:
+def pool(subject: Subject, key: str, first: str = "decode") -> PoolWorkers:
     """The workers of one pool: of the pool chosen where there are two."""
     if "both" in subject.pools:
         return subject.pools["both"]

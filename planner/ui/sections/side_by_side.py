@@ -11,7 +11,6 @@ from planner.ui import comparison, gallery, state, upload
 from planner.ui.answers import answer
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, sig, signed
-from planner.ui.paid import paid_gpus
 from planner.ui.sections import errors
 from planner.ui.sections.headline import priced, question
 from planner.ui.sections.tables import table
@@ -82,7 +81,7 @@ def show(now: Plan) -> None:
 def _answer(plan: Plan, chosen: comparison.Candidate | None) -> str:
     if chosen is None:
         return _("Nothing serves this as asked")
-    return plain(deployment(chosen, paid_gpus(plan.scenario, chosen, state.catalog())))
+    return plain(deployment(chosen))
 
 
 def _pick(choices: dict[str, str]) -> tuple[str, str]:
