@@ -80,6 +80,8 @@ ERRORS = (
     N_("probabilities between 0 and 1"),
     N_("a probability between 0 and 1"),
     N_("between 0 and 1"),
+    N_("more than 0 and at most 100 %"),
+    N_("from 0 to less than 100 %"),
     N_("more than 0 and at most 1"),
     N_("more than 0"),
     N_("at least {n}"),
