@@ -151,6 +151,8 @@ def replay_command(
     except InputError as error:
         if error.field.startswith("failures") and fail:
             raise InputError("--fail", " ".join(fail), error.allowed) from None
+        if error.field == "speculation":
+            raise InputError("--mtp", mtp, error.allowed) from None
         raise
     if write_trace is not None:
         answer.trace.write_jsonl(write_trace)
