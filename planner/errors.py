@@ -79,5 +79,5 @@ _DIGITS = re.compile(r"\d+")
 
 
 def _short(value: object, limit: int = 80) -> str:
-    text = repr(value)
+    text = "nothing" if value is None else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
