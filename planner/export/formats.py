@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from planner.errors import UnknownNameError
+from planner.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog
@@ -56,7 +56,12 @@ def export_text(plan: Plan, name: str, candidate: int = 1, *, catalog: Catalog |
         "dynamo": dynamo,
         "llm-d": llm_d,
     }
-    return manifests[name](d)
+    try:
+        return manifests[name](d)
+    except InputError as error:
+        if error.given in ENGINES:  # the plan's engine, which no option of the export names
+            raise InputError("engine.name", error.given, error.allowed) from None
+        raise
 
 
 def suffix(name: str) -> str:

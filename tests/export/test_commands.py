@@ -169,6 +169,8 @@ def test_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump(grid), encoding="utf-8")
     out = tmp_path / "out.csv"
+    assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "out.json")]) == 2
+    assert "--out: got 'out.json'; a file that ends in .csv or .parquet" in capsys.readouterr().err
     assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["by_status"] == {"ok": 2}
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3
