@@ -22,9 +22,12 @@ class InputError(PlannerError):
 
 
 class UnknownNameError(InputError):
-    """A name that is not in a catalogue or schema; says the nearest valid ones."""
+    """A name that is not in a catalogue or schema; says the nearest valid ones.
 
-    def __init__(self, field: str, given: str, valid: Iterable[str]) -> None:
+    ``listed_by`` is the command that lists them all, named where the message cannot.
+    """
+
+    def __init__(self, field: str, given: str, valid: Iterable[str], listed_by: str | None = None) -> None:
         names = sorted(valid)
         near = nearest(given, names)
         meant = [name for name in near if _DIGITS.findall(name) == _DIGITS.findall(given)]
@@ -33,7 +36,7 @@ class UnknownNameError(InputError):
         elif near:  # another generation or size is no slip of the keyboard
             hint = f"not known here; nearest: {', '.join(near)}"
         else:
-            hint = f"allowed: {', '.join(names[:12])}"
+            hint = f"allowed: {_some(given, names, listed_by)}"
         super().__init__(field, given, hint)
 
 
@@ -49,15 +52,32 @@ class InfeasibleError(PlannerError):
     """Nothing fits (command line: exit code 3); the message says which limit binds."""
 
 
-def nearest(given: str, valid: Iterable[str], count: int = 2) -> list[str]:
-    """The valid names most like ``given``, best first; empty when nothing is close."""
+def nearest(given: str, valid: Iterable[str], count: int = 2, cutoff: float = 0.5) -> list[str]:
+    """The valid names most like ``given`` (difflib's ratio of at least ``cutoff``), best first."""
     by_key = {v.lower(): v for v in valid}
-    return [by_key[m] for m in difflib.get_close_matches(given.lower(), by_key, n=count, cutoff=0.5)]
+    return [by_key[m] for m in difflib.get_close_matches(given.lower(), by_key, n=count, cutoff=cutoff)]
 
 
+def _some(given: str, names: list[str], listed_by: str | None) -> str:
+    """All names where they are few; else those most like ``given``, how many more there are and what lists them."""
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    shown = nearest(given, names, MOST_NAMES, cutoff=0.0)
+    more = f"{', '.join(shown)} and {len(names) - len(shown)} more"
+    return more if listed_by is None else f"{more}, listed by {listed_by}"
+
+
+LISTED_BY = {
+    "model": "planner catalog models",
+    "accelerator": "planner catalog accelerators",
+    "node": "planner catalog nodes",
+}
+"""Kind of a catalogue entry -> the command that lists all of them."""
+MOST_NAMES = 12
+"""Names that a message lists."""
 _DIGITS = re.compile(r"\d+")
 
 
 def _short(value: object, limit: int = 80) -> str:
-    text = repr(value)
+    text = "nothing" if value is None else repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

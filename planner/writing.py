@@ -19,6 +19,10 @@ STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 """Names of this process's open files; so are /dev/fd/N and /proc/self/fd/N."""
 
 
+ENDINGS = (".csv", ".htm", ".html", ".json", ".jsonl", ".md", ".parquet", ".pdf", ".sh", ".xlsx", ".yaml", ".yml")
+"""Endings that say what is in a file: one of them on another content misleads people and programs."""
+
+
 @contextmanager
 def whole_file(path: Path, field: str = "--out") -> Iterator[Path]:
     """A scratch file to fill, whose content ``path`` holds at the end.
@@ -49,6 +53,17 @@ def check_target(path: Path, field: str = "--out") -> None:
     target = _plain(path, field)
     if target is not None:
         _scratch(path, field, target).unlink()
+
+
+def check_ending(path: Path, own: tuple[str, ...], field: str = "--out", *, needed: bool = True) -> None:
+    """Raises InputError where the name of a plain file does not end in one of ``own``.
+
+    With ``needed`` false any other name will do, unless its ending (of :data:`ENDINGS`) promises another content.
+    """
+    ending = path.suffix.lower()
+    wrong = ending not in own and (needed or ending in ENDINGS)
+    if wrong and _plain(path, field) is not None:
+        raise InputError(field, str(path), f"a file that ends in {' or '.join(own)}")
 
 
 def plain_file(path: Path, field: str = "--out") -> Path:

@@ -3,10 +3,45 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel
 
-from planner.errors import UnknownNameError
+from planner.catalog.validation import validate
+from planner.cli.app import run
+from planner.errors import LISTED_BY, MOST_NAMES, InputError, UnknownNameError
 
 NAMES = ("rtx-4090", "rtx-5090", "h100-sxm", "l40s")
+
+
+def test_a_list_that_is_cut_says_how_many_more_there_are_and_keeps_the_nearest() -> None:
+    names = [f"{letter}{letter}-{i}" for letter in "bcdefgh" for i in range(2)] + ["zz-nopq-99"]
+    said = str(UnknownNameError("node", "nope", names, LISTED_BY["node"]))
+    assert said.startswith("node: got 'nope'; allowed: zz-nopq-99, ")
+    assert said.endswith(f" and {len(names) - MOST_NAMES} more, listed by planner catalog nodes")
+    assert said.count(", ") == MOST_NAMES  # the names, and what lists them
+    assert str(UnknownNameError("flag", "nope", names)).endswith(" and 3 more")
+    assert "more" not in str(UnknownNameError("node", "zzz", NAMES, LISTED_BY["node"]))
+
+
+def test_further_errors_are_counted_where_they_are_not_named() -> None:
+    class Five(BaseModel):
+        a: int
+        b: int
+        c: int
+        d: int
+        e: int
+
+    with pytest.raises(InputError) as raised:
+        validate(Five, {}, "file.yaml")
+    assert raised.value.allowed == "this key is required (and 4 more errors: b, c, d and 1 more)"
+    with pytest.raises(InputError) as raised:
+        validate(Five, {"e": 1}, "file.yaml")
+    assert raised.value.allowed == "this key is required (and 3 more errors: b, c, d)"
+
+
+@pytest.mark.parametrize("command", LISTED_BY.values())
+def test_what_lists_the_names_does_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(command.split()[1:]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > MOST_NAMES
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from planner.catalog.hardware_spec import Accelerator, Node
 from planner.catalog.model_spec import ModelSpec
 from planner.catalog.prices import Prices
 from planner.catalog.validation import validate
-from planner.errors import InputError, UnknownNameError, UnsupportedArchitectureError
+from planner.errors import LISTED_BY, InputError, UnknownNameError, UnsupportedArchitectureError
 
 CATALOG_VARIABLE = "PLANNER_CATALOG_DIR"
 Kind = Literal["model", "accelerator", "node"]
@@ -98,8 +98,10 @@ def load_model(ref: str | Path, user_dir: Path | str | None = None) -> ModelSpec
             spec = known.model(spec_id)
             if spec.hf_id is not None and spec.hf_id.lower() == name.lower():
                 return spec
-        raise UnknownNameError("model", name, [s.hf_id for s in map(known.model, known.model_ids()) if s.hf_id])
-    raise UnknownNameError("model", name, known.model_ids())
+        raise UnknownNameError(
+            "model", name, [s.hf_id for s in map(known.model, known.model_ids()) if s.hf_id], LISTED_BY["model"]
+        )
+    raise UnknownNameError("model", name, known.model_ids(), LISTED_BY["model"])
 
 
 def _config_id(path: Path) -> str:
@@ -139,7 +141,9 @@ class Catalog:
     def node(self, id: str) -> Node:
         node = self._entry("node", id, Node)
         if node.accelerator not in self._index["accelerator"]:
-            raise UnknownNameError(f"node {id}: accelerator", node.accelerator, self._index["accelerator"])
+            raise UnknownNameError(
+                f"node {id}: accelerator", node.accelerator, self._index["accelerator"], LISTED_BY["accelerator"]
+            )
         return node
 
     def engine(self, name: str) -> dict[str, Any]:
@@ -220,7 +224,7 @@ class Catalog:
 
     def _entry(self, kind: Kind, id: str, schema: type[M]) -> M:
         if id not in self._index[kind]:
-            raise UnknownNameError(kind, id, self._index[kind])
+            raise UnknownNameError(kind, id, self._index[kind], LISTED_BY[kind])
         return self._once(kind, id, lambda: self._read(self._index[kind][id], id, schema))
 
     def _read(self, path: Path, id: str, schema: type[M]) -> M:

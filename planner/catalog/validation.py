@@ -14,6 +14,8 @@ from planner.errors import InputError, nearest
 
 M = TypeVar("M", bound=BaseModel)
 
+OTHERS_NAMED = 3
+"""Further violations that a sentence names; of more it says how many."""
 _BOUNDS = {
     "greater_than": ("gt", "must be greater than {}"),
     "greater_than_equal": ("ge", "must be at least {}"),
@@ -61,7 +63,9 @@ def input_error(model_cls: type[BaseModel], error: ValidationError, where: str) 
     dotted = ".".join(path)
     field = f"{where}: {dotted}" if dotted else where
     others = {_walk(model_cls, e["loc"])[0] for e in details} - {path}
-    names = ", ".join(".".join(p) for p in sorted(others)[:3])
+    names = ", ".join(".".join(p) for p in sorted(others)[:OTHERS_NAMED])
+    if len(others) > OTHERS_NAMED:
+        names += f" and {len(others) - OTHERS_NAMED} more"
     error_s = "error" if len(others) == 1 else "errors"
     more = f" (and {len(others)} more {error_s}: {names})" if others else ""
     return InputError(field, _given(first), _allowed(first, parent) + more)

@@ -27,6 +27,7 @@ from planner.cli import (
     size_cmd,
     split_cmd,
     sweep_cmd,
+    usage,
     validate_cmd,
 )
 from planner.cli.options import EXIT_BAD_INPUT, EXIT_INFEASIBLE, EXIT_NOT_WRITTEN
@@ -93,8 +94,7 @@ def _run(args: Sequence[str]) -> int:
     except InfeasibleError as error:
         return _failed(EXIT_INFEASIBLE, str(error), as_json, {"kind": "infeasible"})
     except InputError as error:
-        details = {"kind": "input", "field": error.field, "given": repr(error.given), "allowed": error.allowed}
-        return _failed(EXIT_BAD_INPUT, str(error), as_json, details)
+        return _refused(error, "input", as_json)
     except PlannerError as error:
         return _failed(EXIT_BAD_INPUT, str(error), as_json, {"kind": "input"})
     except typer.Abort:
@@ -103,10 +103,18 @@ def _run(args: Sequence[str]) -> int:
         # The parser's own usage errors: their class lives in click or in typer, by typer's version.
         if not hasattr(error, "format_message"):
             raise
+        named = usage.input_error(error, args)
+        if named is not None:
+            return _refused(named, "usage", as_json)
         sentence = " ".join(str(error.format_message()).split())
         if not sentence:  # no command given: the help has been printed
             return EXIT_BAD_INPUT
         return _failed(EXIT_BAD_INPUT, sentence, as_json, {"kind": "usage"})
+
+
+def _refused(error: InputError, kind: str, as_json: bool) -> int:
+    details = {"kind": kind, "field": error.field, "given": repr(error.given), "allowed": error.allowed}
+    return _failed(EXIT_BAD_INPUT, str(error), as_json, details)
 
 
 def _failed(code: int, sentence: str, as_json: bool, details: dict[str, Any]) -> int:

@@ -10,7 +10,8 @@ import typer
 from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import log, print_json, write_text
 from planner.cli.questions import catalog_of_plan, read_plan
-from planner.export.formats import FORMATS, export_text
+from planner.export.formats import FORMATS, REPORTS, endings, export_text
+from planner.writing import check_ending
 
 
 def export_command(
@@ -22,6 +23,8 @@ def export_command(
     as_json: JsonOption = False,
 ) -> int:
     """Write one candidate of a plan for an engine, for Kubernetes or for people."""
+    if out is not None and format in FORMATS:
+        check_ending(out, endings(format), needed=format in REPORTS)
     given = read_plan(plan)
     text = export_text(given, format, candidate, catalog=catalog_of_plan(given, catalog))
     if out is not None:

@@ -10,7 +10,7 @@ import typer
 from planner.cli.options import EXIT_INFEASIBLE, CatalogOption, JsonOption
 from planner.cli.output import log, print_json, write_text
 from planner.cli.questions import read_question
-from planner.writing import check_target
+from planner.writing import check_ending, check_target
 
 
 def plan_command(
@@ -25,6 +25,7 @@ def plan_command(
 
     question = read_question(scenario, catalog)
     if out is not None:
+        check_ending(out, (".yaml", ".yml"), needed=False)
         check_target(out)
     from planner.search.planning import plan
 

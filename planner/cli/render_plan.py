@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from planner.cli.output import console, table
 from planner.search.alike import apart, apart_text
-from planner.search.headline import gpus_text, headline, sig3, with_interval
+from planner.search.headline import gpus_text, headline, ranked_by, sig3, with_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,7 @@ def render_plan(plan: Plan, top: int) -> None:
 def candidate_table(plan: Plan, top: int) -> Table:
     """The best candidates; a ``!`` behind the rank marks extrapolated numbers."""
     shown = plan.candidates[:top]
-    title = f"Candidates by {plan.scenario.objective.replace('_', ' ')}"
+    title = f"Candidates by {ranked_by(plan)}"
     if len(plan.candidates) > len(shown):
         title += f" ({len(shown)} of {len(plan.candidates)} shown)"
     columns = (

@@ -15,7 +15,7 @@ from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import console, log, print_json, table
 from planner.cli.questions import read_question
 from planner.errors import InputError, UnknownNameError
-from planner.writing import check_target
+from planner.writing import check_ending, check_target
 
 if TYPE_CHECKING:
     from planner.layout.layouts import Layouts
@@ -102,6 +102,7 @@ def replay_command(
     layout = _layout(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
     candidate = asked.plan.best if asked.plan is not None and layout is None and given is None else None
     if write_trace is not None:
+        check_ending(write_trace, (".jsonl",), needed=False)
         check_target(write_trace)
     if ladder:
         from planner.search.ladder import climb
@@ -150,6 +151,8 @@ def replay_command(
     except InputError as error:
         if error.field.startswith("failures") and fail:
             raise InputError("--fail", " ".join(fail), error.allowed) from None
+        if error.field == "speculation":
+            raise InputError("--mtp", mtp, error.allowed) from None
         raise
     if write_trace is not None:
         answer.trace.write_jsonl(write_trace)

@@ -11,6 +11,9 @@ from planner.cli.options import EXIT_BAD_INPUT, CatalogOption, JsonOption, OutOp
 from planner.cli.output import log, print_json
 from planner.cli.questions import catalog_of_plan, read_plan
 from planner.errors import InputError
+from planner.writing import check_ending
+
+WORKBOOK = (".xlsx",)
 
 
 def sheet_command(
@@ -32,13 +35,16 @@ def sheet_command(
     if words[0] == "run":
         if len(words) != 3:
             raise InputError("sheet run", " ".join(words[1:]), "two files: IN.xlsx OUT.xlsx")
+        check_ending(Path(words[2]), WORKBOOK, "sheet run")
         return _run(Path(words[1]), Path(words[2]), as_json)
     if words[0] == "template":
         if len(words) != 2:
             raise InputError("sheet template", " ".join(words[1:]), "one file: OUT.xlsx")
+        check_ending(Path(words[1]), WORKBOOK, "sheet template")
         return _template(Path(words[1]), as_json)
     if len(words) != 1 or out is None:
         raise InputError("sheet", " ".join(words), "PLAN.yaml --out PLAN.xlsx, or run IN.xlsx OUT.xlsx")
+    check_ending(out, WORKBOOK)
     from planner.export.workbook.plan_book import write_plan_book
 
     plan = read_plan(Path(words[0]))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from planner.search.sizing_schema import DayPlan, FailurePlan, RecoveryPlan, Sizing
 
 KINDS = {"gpu": "GPU", "node": "node", "rack": "rack"}
+HOURLY = "24 numbers of at least 0, one of them above 0, separated by commas"
 RECOVERY_PARTS = (
     ("detection_s", "detection"),
     ("restart_s", "restart on other hardware"),
@@ -80,14 +81,23 @@ def asked(scenario: Scenario, peak_to_mean: float | None, hourly: str | None, fa
         data["reliability"] = {**data.get("reliability", {}), "failures": failures}
     from planner.scenario.schema import Scenario as Schema
 
-    return Schema.from_dict(data)
+    try:
+        return Schema.from_dict(data)
+    except InputError as error:
+        if "daily_profile" in error.field and hourly is not None:
+            raise InputError("--hourly", hourly, HOURLY) from None
+        if "daily_profile" in error.field and peak_to_mean is not None:
+            raise InputError("--peak-to-mean", peak_to_mean, error.allowed) from None
+        if error.field.endswith("reliability.failures") and failures is not None:
+            raise InputError("--failures", failures, error.allowed) from None
+        raise
 
 
 def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError("--hourly", text, "24 numbers separated by commas") from None
+        raise InputError("--hourly", text, HOURLY) from None
 
 
 def render_sizing(answer: str, sizing: Sizing, spare_nodes: int) -> None:

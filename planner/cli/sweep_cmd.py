@@ -40,6 +40,10 @@ def sweep_command(
     check_keys(scenarios[0])
     try:
         rows = sweep(scenarios, pool if workers > 1 else None, out, progress=told, kept=resumed)
+    except InputError as error:
+        if error.field != "out":
+            raise
+        raise InputError("--out", error.given, error.allowed) from None
     except KeyboardInterrupt:
         if out is not None:
             log(f"stopped; the rows made so far are kept, and the same command goes on from them: {out}")

@@ -24,7 +24,7 @@ from planner.cli.given import (
 from planner.cli.options import EXIT_BAD_INPUT, CatalogOption, JsonOption
 from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError
-from planner.writing import check_target
+from planner.writing import check_ending, check_target
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,6 +71,7 @@ def validate_command(
     from planner.evidence.importers.to_runs import Given
 
     if predictions is not None:
+        check_ending(predictions, (".csv",), "--predictions", needed=False)
         check_target(predictions, "--predictions")
     kind = profile_kind(file)
     given = Given(

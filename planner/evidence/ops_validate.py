@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.catalog import Catalog
-from planner.errors import InputError, PlannerError, UnknownNameError
+from planner.errors import LISTED_BY, InputError, PlannerError, UnknownNameError
 from planner.evidence.ops_samples import CACHE_TYPES, GEMM_TYPES, MOE_TYPES, SOURCES, Sample, samples_of
 from planner.evidence.ops_tables import KEYS, Table, table_of
 from planner.evidence.ops_thin import COLUMNS, cell, name_operations, usable
@@ -289,7 +289,7 @@ def _lines(s: Sample, file: OperatorFile, catalog: Catalog, left: dict[int, str]
 
 def _curves(s: Sample, catalog: Catalog) -> CurveSet:
     if s.gpu not in catalog.accelerator_ids():
-        raise UnknownNameError("gpu", s.gpu, catalog.accelerator_ids())
+        raise UnknownNameError("gpu", s.gpu, catalog.accelerator_ids(), LISTED_BY["accelerator"])
     # Libraries serve every engine: any engine's set has their curves.
     engine = "sglang" if s.engine in LIBRARIES else s.engine
     return curves(device(catalog.accelerator(s.gpu)), engine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.scenario.identity import Identity
-from planner.search.headline import deployment, headline, sig3
+from planner.search.headline import deployment, headline, ranked_by, sig3
 from planner.search.plan_schema import Candidate, ParetoPoint, Plan
 from planner.units import stays_whole
 
@@ -22,7 +22,7 @@ def identity_of(plan: Plan, candidate: Candidate) -> Identity:
 
 def best_text(plan: Plan, candidate: Candidate) -> str:
     """That ``candidate`` is not the first of its plan, and which one is."""
-    ranked = f"Candidate {candidate.rank} of {len(plan.candidates)} by {plan.scenario.objective.replace('_', ' ')}"
+    ranked = f"Candidate {candidate.rank} of {len(plan.candidates)} by {ranked_by(plan)}"
     return f"{ranked}. The first: {headline(plan)}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from planner.errors import UnknownNameError
+from planner.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from planner.catalog import Catalog
@@ -21,6 +21,7 @@ FORMATS = (
     "report-md",
     "report-html",
 )
+REPORTS = ("report-md", "report-html")
 ENGINES = ("vllm", "sglang", "trtllm")
 SUFFIXES = {"vllm": ".sh", "sglang": ".sh", "trtllm": ".sh", "report-md": ".md", "report-html": ".html"}
 """File endings; manifests and values end in .yaml."""
@@ -34,7 +35,7 @@ def export_text(plan: Plan, name: str, candidate: int = 1, *, catalog: Catalog |
     """
     if name not in FORMATS:
         raise UnknownNameError("--format", name, FORMATS)
-    if name in ("report-md", "report-html"):
+    if name in REPORTS:
         from planner.export.report.content import report
         from planner.export.report.html import as_html
         from planner.export.report.markdown import as_markdown
@@ -55,9 +56,20 @@ def export_text(plan: Plan, name: str, candidate: int = 1, *, catalog: Catalog |
         "dynamo": dynamo,
         "llm-d": llm_d,
     }
-    return manifests[name](d)
+    try:
+        return manifests[name](d)
+    except InputError as error:
+        if error.given in ENGINES:  # the plan's engine, which no option of the export names
+            raise InputError("engine.name", error.given, error.allowed) from None
+        raise
 
 
 def suffix(name: str) -> str:
     """File ending of a format."""
     return SUFFIXES.get(name, ".yaml")
+
+
+def endings(name: str) -> tuple[str, ...]:
+    """File endings that a format may be written under, its usual one first."""
+    usual = suffix(name)
+    return (usual, *{".yaml": (".yml",), ".html": (".htm",)}.get(usual, ()))

@@ -31,7 +31,7 @@ def vendor_notes(role: Role, engine: str) -> Iterator[str]:
     if found is None:
         able = [TITLES[e] for e, entry in engines.items() if role.vendor in entry["runs_on"]]
         where = f"the plan's accelerators ({role.node}) are of {name}, on which {' and '.join(able) or 'none'} run"
-        raise InputError("--format", f"{TITLES[engine]} on {name}", where if len(able) != 1 else where + "s")
+        raise InputError("--format", engine, where if len(able) != 1 else where + "s")
     if found != OWN:
         yield (
             f"{TITLES[engine]} runs on {name} accelerators through {found}, which has a version of its own and not "

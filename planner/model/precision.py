@@ -66,8 +66,10 @@ class PrecisionPlan:
         """The plan with some classes in other formats.
 
         ``default`` sets every weight class not named; below 16 bits only the classes in QUANTISED_BY_DEFAULT, since
-        a router or norm in low precision must be asked for by name. Norms below 16 bits are refused. Raises
-        UnknownNameError for a class or format that is not known, InputError for a format no engine caches in.
+        a router or norm in low precision must be asked for by name. Norms below 16 bits are refused. A plain ``fp8``
+        for ``dispatch`` is the format that the experts read, block-scaled where tokens are sent in fp8 anyway: kernels
+        scale each token's values in blocks of 128 (DeepEP). Raises UnknownNameError for a class or format that is not
+        known, InputError for a format no engine caches in.
         """
         known = _class_names()
         changes: dict[str, str] = {}
@@ -83,7 +85,10 @@ class PrecisionPlan:
         if "norm" in changes and not FORMATS[changes["norm"]].is_high_precision:
             raise InputError("precision.norm", changes["norm"], "norms and biases stay at 16 bits or more")
         plan = replace(self, **changes)
-        follows = "routed_experts" in changes and "dispatch" not in changes
+        if str(overrides.get("dispatch", "")).lower() == "fp8":
+            follows = FORMATS[_dispatch(plan)].compute == "fp8"
+        else:
+            follows = "routed_experts" in changes and "dispatch" not in changes
         return replace(plan, dispatch=_dispatch(plan)) if follows else plan
 
     def format_of(self, tensor_class: str) -> Format:

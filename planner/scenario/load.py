@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.catalog.validation import check_mapping, validate
-from planner.errors import InputError, UnknownNameError
+from planner.errors import LISTED_BY, InputError, UnknownNameError
 from planner.scenario import files
 from planner.scenario.lengths import EmpiricalLength, histogram
 from planner.scenario.loads import Trace
@@ -124,18 +124,18 @@ def check_names(scenario: Scenario, catalog: Catalog) -> None:
         lists["hardware.pools.decode"] = hardware.pools.decode
     for where, choices in lists.items():
         for i, choice in enumerate(choices):
-            _known(f"{where}.{i}.node", choice.node, nodes)
+            _known(f"{where}.{i}.node", choice.node, nodes, LISTED_BY["node"])
             size = catalog.node(choice.node).gpus
             if choice.gpus is not None and choice.gpus > size:
                 raise InputError(f"{where}.{i}.gpus", choice.gpus, f"at most {size}, the GPUs of {choice.node}")
     priced = [*nodes, *catalog.accelerator_ids()]
     for key in scenario.economics.usd_per_gpu_hour:
-        _known(f"economics.usd_per_gpu_hour.{key}", key, priced)
+        _known(f"economics.usd_per_gpu_hour.{key}", key, priced, "planner catalog")
 
 
-def _known(field: str, name: str, valid: list[str]) -> None:
+def _known(field: str, name: str, valid: list[str], listed_by: str) -> None:
     if name not in set(valid):
-        raise UnknownNameError(field, name, valid)
+        raise UnknownNameError(field, name, valid, listed_by)
 
 
 def resolve_model(scenario: Scenario, catalog: Catalog) -> ModelSpec:

@@ -14,6 +14,10 @@ from planner.units import GIB, MILLISECOND
 FloatArray = NDArray[np.float64]
 
 
+VAST_GPUS = 10_000
+"""GPUs that hardly anybody has: more are no example of what keeps a limit, and where nodes are what lacks, the fix says
+how many GPUs they are.
+"""
 KV_IN_FP8 = "KV cache in fp8"
 
 
@@ -96,19 +100,35 @@ def _own_ways(terms: MemoryTerms) -> Sequence[str]:
 
 
 def latency_fix(
-    metric: str, reached_s: ArrayLike, limit_s: float, describe: Callable[[int], str], *, within_nodes: bool = False
+    metric: str,
+    reached_s: ArrayLike,
+    limit_s: float,
+    gpus: ArrayLike,
+    describe: Callable[[int], str],
+    *,
+    within_nodes: bool = False,
 ) -> str | None:
-    """The nearest value of a latency that any evaluated candidate reaches; ``reached_s`` (n,) in seconds,
-    NaN unknown. ``within_nodes``: those that take more nodes than allowed are left out, and are fast in vain.
+    """The candidate of the fewest ``gpus`` (n,) that keeps a limit on a latency, else the nearest value that any
+    reaches; ``reached_s`` (n,) in seconds, NaN for those left out. None where that takes more than VAST_GPUS.
+
+    ``within_nodes``: those that take more nodes than allowed are left out, and are fast in vain.
     """
-    values = np.asarray(reached_s, dtype=np.float64)
-    if not np.isfinite(values).any():
+    values, count = np.asarray(reached_s, dtype=np.float64), np.asarray(gpus)
+    known = np.flatnonzero(np.isfinite(values))
+    keep = known[values[known] <= limit_s]
+    if keep.size:
+        best = int(keep[np.lexsort((values[keep], count[keep]))[0]])
+        value, _ = told_apart(float(values[best]) / MILLISECOND, limit_s / MILLISECOND)
+        return None if count[best] > VAST_GPUS else f"{describe(best)} reaches a {metric} of {value} ms"
+    small = known[count[known] <= VAST_GPUS]
+    if not small.size:
         return None
-    best = int(np.nanargmin(np.where(np.isfinite(values), values, np.nan)))
+    best = int(small[np.argmin(values[small])])
     value, limit = told_apart(float(values[best]) / MILLISECOND, limit_s / MILLISECOND)
-    if values[best] <= limit_s:
-        return f"{describe(best)} reaches a {metric} of {value} ms"
-    where = "within the nodes allowed" if within_nodes else "reached"
+    if values[best] > values[known].min():
+        where = f"with at most {VAST_GPUS:,} GPUs"
+    else:
+        where = "within the nodes allowed" if within_nodes else "reached"
     return f"the smallest {metric} {where} is {value} ms ({describe(best)}), against a limit of {limit} ms"
 
 

@@ -88,6 +88,15 @@ def headline(plan: Plan) -> str:
     return in_one_sentence(best, scenario)
 
 
+def ranked_by(plan: Plan) -> str:
+    """What ranks the candidates: the objective, or what takes its place where no price is known. Candidates without a
+    price come last, so that where the best has none, no other has one.
+    """
+    if plan.scenario.objective == "lowest_cost" and plan.best is not None and plan.best.usd_per_hour is None:
+        return "fewest GPUs, as no price is known"
+    return plan.scenario.objective.replace("_", " ")
+
+
 def in_one_sentence(best: Candidate, scenario: Scenario) -> str:
     """A candidate with its times, its output and its cost."""
     figures = [

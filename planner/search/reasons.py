@@ -15,6 +15,7 @@ from planner.search.aggregated import Fitting, fit, fitting_layouts, smallest_ch
 from planner.search.evaluation import budget_of
 from planner.search.fixes import (
     KV_IN_FP8,
+    VAST_GPUS,
     MemoryTerms,
     fitting_alternative,
     latency_fix,
@@ -40,8 +41,6 @@ from planner.units import GIB, MILLISECOND
 
 LOOKED_AT = 200
 """Nearest rows of a table among which misses of different layouts are looked for."""
-VAST_GPUS = 10_000
-"""GPUs beyond which a fix says how many it takes: hardly anybody has them."""
 NODE_REFUSED = "hardware_facts"
 """Reason of a node type that cannot be evaluated at all: a fact that its formulas need is not sourced."""
 
@@ -157,7 +156,7 @@ def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None
 
         def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:
             within = bool(short.any()) and not few.all()
-            return latency_fix(metric, reached, limit * MILLISECOND, _with_size(table), within_nodes=within)
+            return latency_fix(metric, reached, limit * MILLISECOND, table.gpus, table.describe, within_nodes=within)
 
         found[f"slo_{metric.removesuffix('_ms')}"] = fix
     if _of(table, "nodes").any():

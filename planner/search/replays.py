@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.catalog.loader import Catalog
 from planner.catalog.loader import catalog as open_catalog
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, InputError
 from planner.layout.layouts import Layouts
 from planner.replay.cluster import Progress
 from planner.replay.generate import workload_trace
@@ -169,7 +169,8 @@ def replay_scenario(
 
     A trace takes the place of the scenario's lengths, arrivals and prefix reuse, in the plan as well. Without
     ``requests`` a trace is replayed whole, a workload for eight mean times of a request; where that is more than
-    200,000 requests a part of the workers is replayed under the same part of the load.
+    200,000 requests a part of the workers is replayed under the same part of the load. Raises InputError for draft
+    tokens of a model that can make none.
     """
     known = catalog or open_catalog()
     question, whole = scenario, trace
@@ -177,8 +178,9 @@ def replay_scenario(
         # What no engine accepts is left out before the lengths of the others are planned for.
         trace = trace.where(trace.input_tokens + trace.output_tokens <= _longest(setup(scenario, known)))
         question = with_trace(scenario, trace)
-    found = candidate or chosen(question, known, layout, node, concurrency)
     s = setup(question, known)
+    _check_drafts(s, options)
+    found = candidate or chosen(question, known, layout, node, concurrency)
     share = (1, 1)
     if trace is None:
         count, share = extent(s, found, requests)
@@ -203,6 +205,16 @@ def replay_scenario(
         _planned_hit(s, found) if chosen_options.prefix_cache else 0.0,
         chosen_options.failures,
     )
+
+
+def _check_drafts(s: Setup, options: Options | None) -> None:
+    """Drafts come from the model's own block or from the scenario's draft head, as in a plan."""
+    if options is None or not options.speculation.acceptance:
+        return
+    if s.spec.mtp is None and s.scenario.engine.options.speculation is None:
+        head = "a draft head is named by the scenario's engine.options.speculation"
+        allowed = f"absent: {s.spec.id} has no multi-token-prediction block ({head})"
+        raise InputError("speculation", options.speculation.acceptance, allowed)
 
 
 def _planned_hit(s: Setup, c: Candidate) -> float:

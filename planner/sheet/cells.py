@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from planner.catalog.model_spec import ModelSpec
     from planner.layout.layouts import Layouts
     from planner.model.precision import PrecisionPlan
+    from planner.scenario.schema import Scenario
     from planner.search.plan_schema import Candidate
 
 
@@ -256,26 +259,46 @@ def _slo(ttft_limit_ms: float | None, tpot_limit_ms: float | None) -> dict[str, 
 
 
 def _loop(question: dict[str, Any], node: str, concurrency: float, layout: Layouts) -> Candidate:
-    from planner.scenario.load import scenario_from_data
     from planner.search.planning import estimate
 
     in_flight = _whole("concurrency", concurrency)
     question["workload"]["arrival"] = {"kind": "closed_loop", "concurrency": in_flight}
-    answer = estimate(scenario_from_data(question), layout, node=node, concurrency=in_flight)
+    with _arguments():
+        answer = estimate(_scenario(question), layout, node=node, concurrency=in_flight)
     if not answer.feasible:
         raise InfeasibleError("; ".join(r.example for r in answer.rejected) or "the layout does not fit")
     return answer.candidate
 
 
 def _best(question: dict[str, Any]) -> Candidate:
-    from planner.scenario.load import scenario_from_data
     from planner.search.headline import headline
     from planner.search.planning import plan
 
-    answer = plan(scenario_from_data(question))
+    with _arguments():
+        answer = plan(_scenario(question))
     if answer.best is None:
         raise InfeasibleError(headline(answer))
     return answer.best
+
+
+def _scenario(question: dict[str, Any]) -> Scenario:
+    from planner.catalog import catalog
+    from planner.scenario.load import check_names, scenario_from_data
+
+    scenario = scenario_from_data(question)
+    check_names(scenario, catalog())
+    return scenario
+
+
+@contextmanager
+def _arguments() -> Iterator[None]:
+    """What is wrong is named by the function's arguments, which are called like the columns of a table."""
+    from planner.sheet.rows import by_column
+
+    try:
+        yield
+    except InputError as error:
+        raise by_column(error, ()) from None
 
 
 def _number(value: float | None, name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ SECTIONS = (
 )
 """Top-level keys of a scenario: a column may also be a dotted key below one of them."""
 
+LOADS = ("rate_rps", "concurrency")
+"""Columns of which a row has one."""
 ALMOST = 0.75
 """Share of letters in common (difflib) beyond which a name is taken for a slip: one wrong letter in more than four."""
 
@@ -138,6 +140,8 @@ def question(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, column in COLUMNS.items():
         if column.required and name not in given and column.path not in given:
             raise InputError(name, None, f"needed: {column.meaning}")
+    if not any(name in given for name in LOADS) and not any(name.startswith("workload.arrival") for name in given):
+        raise InputError("rate_rps", None, "needed: requests per second, or concurrency in its place")
     if "rate_rps" in given and "concurrency" in given:
         raise InputError("rate_rps", given["rate_rps"], "rate_rps or concurrency, not both")
     data: dict[str, Any] = {
@@ -152,6 +156,22 @@ def question(row: Mapping[str, Any]) -> dict[str, Any]:
         place(data, known.path if known else name, known.read(name, value) if known else _plain(value), name)
     _finish(data, given)
     return data
+
+
+def by_column(error: InputError, names: Iterable[str]) -> InputError:
+    """``error`` of a row's scenario with the row's columns in place of the scenario's keys; ``names`` are those given:
+    a key that is a column itself keeps its name.
+    """
+    own = set(names)
+    paths = {c.path: name for name, c in COLUMNS.items() if c.path not in own}
+    # The longest first: hardware.candidates.0.node, not what begins like it.
+    known = "|".join(re.escape(p) for p in sorted(paths, key=len, reverse=True))
+    inside = r"(?:\.[\w-]+)*"
+
+    def named(text: str) -> str:
+        return re.sub(rf"(?<![\w.])({known}){inside}(?![\w.])", lambda m: paths[m[1]], text)
+
+    return InputError(named(error.field.removeprefix("scenario: ")), error.given, named(error.allowed))
 
 
 def _finish(data: dict[str, Any], given: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, PlannerError
 from planner.search.record import RESULT_COLUMNS, Record, blank, record
-from planner.sheet.rows import check_columns, question
+from planner.sheet.rows import by_column, check_columns, question
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +49,8 @@ def answer(row: Mapping[str, Any]) -> Record:
         scenario = scenario_from_data(question(row))
         check_names(scenario, catalog())
         return record(plan(scenario))
+    except InputError as error:
+        return blank("error", str(by_column(error, row)))
     except PlannerError as error:
         return blank("error", str(error))
 
@@ -73,11 +75,14 @@ def candidates_table(model: str, node: str, rate_rps: float, input_tokens: int, 
         **more,
     }
     check_columns(list(given))
-    scenario = scenario_from_data(question(given))
     from planner.catalog import catalog
 
-    check_names(scenario, catalog())
-    found = plan(scenario)
+    try:
+        scenario = scenario_from_data(question(given))
+        check_names(scenario, catalog())
+        found = plan(scenario)
+    except InputError as error:
+        raise by_column(error, given) from None
     if found.best is None:
         raise InfeasibleError(headline(found))
     rows = [record(found.model_copy(update={"candidates": (c,)})) for c in found.candidates]

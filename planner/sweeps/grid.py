@@ -19,6 +19,8 @@ from planner.scenario.load import CARRIED, read_text
 from planner.scenario.safe_yaml import MAX_SCENARIO_BYTES, load_yaml
 
 MAX_SCENARIOS = 1_000_000
+MOST_NAME = 200
+"""Characters of a scenario's name."""
 
 
 class Grid(Schema):
@@ -68,7 +70,9 @@ def expand(base: Mapping[str, Any], grid: Mapping[str, list[Any]]) -> list[dict[
         for key, value in zip(grid, values, strict=True):
             put(one, key, value)
         changes = ", ".join(f"{title} {_short(value)}" for title, value in zip(titles, values, strict=True))
-        one["name"] = f"{one.get('name', 'scenario')}: {changes}"[:200] if grid else one.get("name")
+        if grid:
+            base_name = str(one.get("name", "scenario"))[: max(MOST_NAME - len(changes) - 2, 0)]
+            one["name"] = f"{base_name}: {changes}"[:MOST_NAME]  # what tells rows apart is kept
         out.append(one)
     return out
 

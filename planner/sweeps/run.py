@@ -125,7 +125,8 @@ def _same_sweep(store: Store, held: Mapping[str, Record], keys: set[str]) -> Non
     others = [r for key, r in held.items() if key not in keys and all(r[k] == v for k, v in made.items())]
     if others:
         found = f"{len(others):,} row{'s' if len(others) > 1 else ''} of other scenarios, such as {others[0]['name']!r}"
-        raise InputError("out", f"{store.path.name} with {found}", "a new file, or the file of this very sweep")
+        allowed = f"a new file, or the file of this very sweep: this one has {found}"
+        raise InputError("out", store.path.name, allowed)
 
 
 def _scenario(given: Question) -> Scenario:

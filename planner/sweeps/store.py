@@ -32,10 +32,10 @@ class Store:
     """The file of a sweep: what it already holds, appending to it, and its final order."""
 
     def __init__(self, path: Path) -> None:
-        if path.suffix not in SUFFIXES:
+        if path.suffix.lower() not in SUFFIXES:
             raise InputError("out", path.name, "a file that ends in .csv or .parquet")
         self.path = path = plain_file(path, "out")
-        self.parquet = path.suffix == ".parquet"
+        self.parquet = path.suffix.lower() == ".parquet"
         if self.parquet:
             _pyarrow()
         self.log = path.with_name(f"{path.name}.partial.csv") if self.parquet else path

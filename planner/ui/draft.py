@@ -183,14 +183,18 @@ def _put_simple(data: dict[str, Any], changed: Fields) -> None:
     if "spare_nodes" in changed:
         data.setdefault("reliability", {})["spare_nodes"] = changed["spare_nodes"] or 0
     if "failures" in changed:
-        data.setdefault("reliability", {})["failures"] = changed["failures"] or 1
+        failures = changed["failures"]
+        data.setdefault("reliability", {})["failures"] = 1 if failures is None else failures
     if "engine.name" in changed:
         data["engine"]["name"] = changed["engine.name"]
         data["engine"].pop("version", None)
     if "engine.version" in changed:
         _set(data["engine"], "version", changed["engine.version"].strip() or None)
     if "hit_percent" in changed:
-        data["workload"]["prefix_hit_rate"] = (changed["hit_percent"] or 0.0) / 100.0
+        percent = changed["hit_percent"] or 0.0
+        if not 0.0 <= percent < 100.0:
+            raise InputError("workload.prefix_hit_rate", percent, "from 0 to less than 100 %")
+        data["workload"]["prefix_hit_rate"] = percent / 100.0
 
 
 def _put_hardware(data: dict[str, Any], base: Scenario, changed: Fields) -> None:
@@ -287,6 +291,8 @@ def _put_slo(data: dict[str, Any], base: Scenario, changed: Fields) -> None:
         _set(slo, metric, ordered or None)
     if "completion_percent" in changed:
         percent = changed["completion_percent"]
+        if percent is not None and not 0.0 < percent <= 100.0:
+            raise InputError("slo.completion_rate", percent, "more than 0 and at most 100 %")
         _set(slo, "completion_rate", None if percent is None else percent / 100.0)
 
 

@@ -20,6 +20,7 @@ ERRORS = (
     N_("must be a list"),
     N_("this key is required"),
     N_("{why} (and {n} more error: {names})"),
+    N_("{why} (and {n} more errors: {names} and {m} more)"),
     N_("{why} (and {n} more errors: {names})"),
     N_("unknown key, did you mean {names}?"),
     N_("unknown key, allowed: {names}"),
@@ -32,6 +33,8 @@ ERRORS = (
         "This is one worker that takes prompts and tokens alike (aggregated), though the scenario's search.serving "
         "asks for separate pools only: a plan looks at those"
     ),
+    N_("allowed: {names} and {n} more, listed by {text}"),
+    N_("allowed: {names} and {n} more"),
     N_("allowed: {names} (did you mean {other}?)"),
     N_("allowed: {names}"),
     N_("at most {n} bytes"),
@@ -80,6 +83,8 @@ ERRORS = (
     N_("probabilities between 0 and 1"),
     N_("a probability between 0 and 1"),
     N_("between 0 and 1"),
+    N_("more than 0 and at most 100 %"),
+    N_("from 0 to less than 100 %"),
     N_("more than 0 and at most 1"),
     N_("more than 0"),
     N_("at least {n}"),

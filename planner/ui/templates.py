@@ -153,6 +153,7 @@ FIXES = (
     N_("{who} fits ({a} of {b} GiB)"),
     N_("the smallest {metric} reached is {a} ms ({who}), against a limit of {b} ms"),
     N_("{node}: workers of several nodes are left out: the network bandwidth is not sourced"),
+    N_("the smallest {metric} with at most {n} GPUs is {a} ms ({who}), against a limit of {b} ms"),
     N_("the smallest {metric} within the nodes allowed is {a} ms ({who}), against a limit of {b} ms"),
     N_("{who} reaches a {metric} of {a} ms"),
     N_("{a} nodes instead of {b} ({who})"),

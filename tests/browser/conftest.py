@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -83,8 +84,8 @@ def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 def browser() -> Iterator[Browser]:
     """Headless Chromium."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not Path(CHROMIUM).is_file():
-        pytest.skip(f"no Chromium at {CHROMIUM}")
+    if CHROMIUM is None:
+        pytest.skip(f"no Chromium is installed ({', '.join(NAMES)})")
     with api.sync_playwright() as play:
         chromium = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield chromium

@@ -137,6 +137,24 @@ def test_an_emptied_number_keeps_its_value(visit):
     assert figures(page) == shown
 
 
+def test_a_number_out_of_range_is_refused_with_the_reason(visit):
+    page = visit(at=f"?{SMALL}")
+    shown = figures(page)
+    field = page.get_by_test_id("stSidebar").get_by_role("spinbutton", name="Requests per second")
+    before = field.input_value()
+    for given, got in (("0", "0.0"), ("1000000000", "1000000000.0"), ("-5", "-5.0")):
+        field.fill(given)
+        field.press("Enter")
+        page.get_by_text(re.compile(f"Got {re.escape(got)};")).wait_for()
+        assert page.get_by_role("heading", name="This cannot be planned yet").is_visible()
+        assert figures(page) == []
+    field.fill(before)
+    field.press("Enter")
+    page.get_by_test_id("stMetric").first.wait_for()
+    settled(page)
+    assert figures(page) == shown
+
+
 def test_what_if_is_answered_and_taken_over(visit):
     page = visit(at=f"compare?{SMALL}")
     page.locator(".js-plotly-plot").first.wait_for()

@@ -161,6 +161,38 @@ def test_bad_usage_is_2_and_one_sentence(args: list[str], as_json: bool, capsys:
         assert printed.out == ""
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["plan", CHAT, "--top", "0"], "--top: got '0'; at least 1"),
+        (["plan", CHAT, "--top=-3"], "--top: got '-3'; at least 1"),
+        (["plan", CHAT, "--top", "ten"], "--top: got 'ten'; a whole number"),
+        (["replay", CHAT, "--requests", "0"], "--requests: got '0'; at least 1"),
+        (["estimate", CHAT, "--concurrency", "many"], "--concurrency: got 'many'; a number"),
+        (["sweep", CHAT, "--workers", "5000"], "--workers: got '5000'; at most 1024"),
+        (["pln"], "command: got 'pln'; did you mean plan?"),
+        (["calibrate", "opps"], "command: got 'opps'; did you mean ops?"),
+    ],
+)
+def test_bad_usage_names_the_option_what_was_given_and_what_is_allowed(
+    args: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*args, "--json"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == f"planner: {said}\n"
+    error = json.loads(printed.out)["error"]
+    assert error["kind"] == "usage"
+    assert f"{error['field']}: got {error['given']}; {error['allowed']}" == said
+
+
+def test_an_unknown_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["frobnicate"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("planner: command: got 'frobnicate'; allowed: plan, size, ")
+    for name in ("replay", "catalog", "validate", "calibrate", "sweep"):
+        assert name in said
+
+
 def test_where_a_plan_goes_is_checked_before_planning(
     answered: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import planner
 from planner.cli.render_plan import render_plan
+from planner.export.answers import best_text
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -25,3 +26,13 @@ def test_priority_classes_have_a_table_of_their_own(classes: bool, capsys: pytes
     said = capsys.readouterr().out
     assert ("Priority classes" in said) is classes
     assert ("25 %" in said and "batch" in said) is classes
+
+
+def test_candidates_without_a_price_are_ranked_by_their_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = planner.load_scenario(EXAMPLES / "deepseek-r1-h200.yaml")
+    priced = planner.plan(scenario)
+    costs = [c.model_copy(update={"usd_per_hour": None}) for c in priced.candidates]
+    for plan, ranked in ((priced, "lowest cost"), (priced.model_copy(update={"candidates": tuple(costs)}), "fewest")):
+        render_plan(plan, 1)
+        assert f"Candidates by {ranked}" in capsys.readouterr().out
+        assert best_text(plan, plan.candidates[1]).startswith(f"Candidate 2 of {len(costs)} by {ranked}")

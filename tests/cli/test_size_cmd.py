@@ -33,8 +33,10 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "said"),
     [
         (("--hourly", "1,2,x"), "24 numbers"),
-        (("--hourly", "1,2"), "24"),
-        (("--peak-to-mean", "0.5"), "peak_to_mean"),
+        (("--hourly", "1,2,3"), "--hourly: got '1,2,3'; 24 numbers of at least 0"),
+        (("--hourly", ",".join(["0"] * 24)), "one of them above 0"),
+        (("--peak-to-mean", "0.5"), "--peak-to-mean: got 0.5; must be at least 1"),
+        (("--failures", "500"), "--failures: got 500; must be at most 100"),
         (("--peak-to-mean", "2", "--hourly", "1"), "either"),
     ],
 )

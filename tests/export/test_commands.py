@@ -101,6 +101,45 @@ def test_sheet(plan_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "IN.xlsx OUT.xlsx" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "ending"),
+    [
+        (("sheet", "PLAN", "--out", "l4.csv"), ".xlsx"),
+        (("sheet", "PLAN", "--out", "l4"), ".xlsx"),
+        (("sheet", "template", "l4.csv"), ".xlsx"),
+        (("sheet", "run", "in.xlsx", "l4.csv"), ".xlsx"),
+        (("export", "PLAN", "--format", "report-html", "--out", "l4.md"), ".html or .htm"),
+        (("export", "PLAN", "--format", "report-md", "--out", "l4.pdf"), ".md"),
+        (("export", "PLAN", "--format", "vllm", "--out", "l4.yaml"), ".sh"),
+        (("export", "PLAN", "--format", "dynamo", "--out", "l4.sh"), ".yaml or .yml"),
+        (("plan", "PLAN", "--out", "l4.json"), ".yaml or .yml"),
+        (("replay", "PLAN", "--out", "l4.csv"), ".jsonl"),
+    ],
+)
+def test_an_ending_of_another_kind_of_file_is_refused_before_the_work(
+    words: tuple[str, ...],
+    ending: str,
+    plan_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    assert run([str(plan_file) if word == "PLAN" else word for word in words]) == 2
+    said = capsys.readouterr()
+    assert "got 'l4" in said.err
+    assert said.err.endswith(f"; a file that ends in {ending}\n")
+    assert said.out == ""
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_script_may_have_a_name_of_its_own(plan_file: Path, tmp_path: Path) -> None:
+    for name in ("serve", "serve.bash", "SERVE.SH"):
+        assert run(["export", str(plan_file), "--format", "sglang", "--out", str(tmp_path / name)]) == 0
+        assert (tmp_path / name).is_file()
+
+
 def test_sheet_run_keeps_good_rows_beside_bad_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "in.xlsx", tmp_path / "out.xlsx"
     assert run(["sheet", "template", str(source)]) == 0
@@ -130,6 +169,8 @@ def test_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
     (tmp_path / "grid.yaml").write_text(yaml.safe_dump(grid), encoding="utf-8")
     out = tmp_path / "out.csv"
+    assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "out.json")]) == 2
+    assert "--out: got 'out.json'; a file that ends in .csv or .parquet" in capsys.readouterr().err
     assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["by_status"] == {"ok": 2}
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3

@@ -83,6 +83,18 @@ def test_low_bit_default_leaves_router_norms_and_ends_high(cat: Catalog) -> None
     assert plan.with_overrides({"router": "int8"}).router == "int8_channel"
 
 
+def test_a_plain_fp8_dispatch_is_scaled_as_the_experts_read_it(cat: Catalog) -> None:
+    """DeepEP sends fp8 tokens with a scale for each 128 values; DeepSeek-V3's checkpoint is in such blocks."""
+    deepseek = PrecisionPlan.from_checkpoint(cat.model("deepseek-v3"))
+    assert deepseek.with_overrides({"dispatch": "FP8"}) == deepseek
+    assert deepseek.with_overrides({"dispatch": "fp8_tensor"}).dispatch == "fp8_tensor"
+    assert deepseek.with_overrides({"dispatch": "fp8", "routed_experts": "bf16"}).dispatch == "fp8_tensor"
+    assert FORMATS["fp8_block"].bytes_per_value == FORMATS["fp8_tensor"].bytes_per_value
+    high = PrecisionPlan.from_checkpoint(cat.model("mixtral-8x7b"))
+    assert high.with_overrides({"dispatch": "fp8"}).dispatch == "fp8_tensor"
+    assert high.with_overrides({"dispatch": "fp8", "routed_experts": "fp8"}).dispatch == "fp8_block"
+
+
 def test_wrong_overrides_are_refused(cat: Catalog) -> None:
     plan = PrecisionPlan.from_checkpoint(cat.model("llama-3.1-8b"))
     with pytest.raises(UnknownNameError, match="attention"):

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from planner.cli.app import run
 from planner.replay.formats import load_trace
+from planner.scenario.load import load_scenario
 
 SCENARIO = "examples/qwen3-32b-l40s.yaml"
 LAYOUT = ("--tp", "4", "--concurrency", "32")
@@ -82,15 +84,34 @@ def test_ladder_adds_one_technique_at_a_time(capsys: pytest.CaptureFixture[str])
 
 
 def test_speculation_failures_and_turned_away_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    drafting = ("examples/deepseek-r1-h200.yaml", "--tp", "8", "--ep", "8", "--concurrency", "32", "--requests", "400")
+    _, plain = _json(capsys, *drafting)
+    _, faster = _json(capsys, *drafting, "--mtp", "0.9")
+    assert faster["tpot_ms"]["mean"] < plain["tpot_ms"]["mean"]
     args = (SCENARIO, *LAYOUT, "--requests", "400")
     _, plain = _json(capsys, *args)
-    _, faster = _json(capsys, *args, "--mtp", "0.9")
-    assert faster["tpot_ms"]["mean"] < plain["tpot_ms"]["mean"]
     _, broken = _json(capsys, *args, "--fail", "60:0:30")
     assert broken["occupancy"]["restarts"] > 0
     assert broken["e2e_ms"]["p99"] > plain["e2e_ms"]["p99"]
     _, refused = _json(capsys, *args, "--fail", "60:0:30", "--most-waiting", "0")
     assert refused["completion_rate"] < 1.0
+
+
+def test_drafts_of_a_block_that_the_model_lacks_are_refused_as_in_a_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    llama = "examples/llama-3.3-70b-mi300x.yaml"
+    layout = ("--tp", "4", "--requests", "100")
+    assert run(["replay", llama, *layout, "--mtp", "0.5"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "--mtp: got '0.5'; absent: llama-3.3-70b has no multi-token-prediction block" in said.err
+    question = load_scenario(llama).to_dict()
+    drafts = {"method": "eagle3", "tokens": 1, "acceptance": [0.7]}
+    question["engine"].setdefault("options", {})["speculation"] = drafts
+    own = tmp_path / "eagle.yaml"
+    own.write_text(yaml.safe_dump(question), encoding="utf-8")
+    assert run(["replay", str(own), *layout, "--mtp", "0.5"]) == 0
 
 
 def test_tables_for_people(capsys: pytest.CaptureFixture[str]) -> None:

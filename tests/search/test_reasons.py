@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from planner.search.fixes import VAST_GPUS
 from planner.search.planning import plan
-from planner.search.reasons import VAST_GPUS, _with_size
+from planner.search.reasons import _with_size
 from planner.ui import gallery, phrases
 
 
@@ -15,7 +16,14 @@ def test_a_vast_fix_says_how_many_gpus_it_takes() -> None:
     named = _with_size(cast(Any, table))
     assert [named(i) for i in range(2)] == ["TP8 on dgx-h100"] * 2
     assert named(2) == "TP8 on dgx-h100, 12,800 GPUs in all"
-    assert phrases.known(f"{named(2)} reaches a TPOT of 5 ms")
+    assert phrases.known(f"1,600 nodes instead of 4 ({named(2)})")
+
+
+def test_the_example_plan_names_no_vast_fleet() -> None:
+    """Aggregated serving of the first example takes 15,280 GPUs and more to keep the limit on TPOT."""
+    fixes = [r.fix for r in plan(gallery.example(gallery.FIRST).scenario).rejected if r.reason.startswith("slo_")]
+    assert fixes
+    assert not any("in all" in fix for fix in fixes if fix)
 
 
 def test_the_largest_number_of_requests_is_what_memory_holds() -> None:

@@ -12,6 +12,7 @@ from planner.layout.enumeration import RejectedLayouts
 from planner.layout.rules import RULES
 from planner.search.fixes import MemoryTerms, fitting_alternative, latency_fix, memory_fix, nodes_fix
 from planner.search.rejections import REASONS, Judge, from_layouts, group, merge, nearest_misses, number
+from planner.ui import phrases
 from planner.units import GIB
 
 NAMES = ["TP1", "TP2", "TP4", "TP8"]
@@ -124,14 +125,26 @@ def test_smallest_alternative_that_fits() -> None:
     assert fitting_alternative(needed, capacity / 10, [1, 2, 4, 8], NAMES.__getitem__) is None
 
 
+def test_a_vast_fleet_is_no_example_of_what_reaches_a_limit() -> None:
+    reached, gpus = [0.01, 0.04, 0.08, 0.3], [310_192, 15_280, 64, 8]
+    assert latency_fix("TPOT", reached, 0.05, gpus, NAMES.__getitem__) is None, "what keeps the limit is vast"
+    assert latency_fix("TPOT", reached, 0.05, [310_192, 96, 64, 8], NAMES.__getitem__) == "TP2 reaches a TPOT of 40 ms"
+    said = latency_fix("TPOT", reached, 0.005, gpus, NAMES.__getitem__)
+    assert said == "the smallest TPOT with at most 10,000 GPUs is 80 ms (TP4), against a limit of 5 ms"
+    assert phrases.known(said.replace("TP4", "TP4 on dgx-h100"))
+    assert latency_fix("TPOT", reached, 0.005, [20_000] * 4, NAMES.__getitem__) is None
+
+
 def test_latency_and_nodes() -> None:
     reached = [0.08, np.nan, 0.055, 0.3]
-    assert latency_fix("TPOT", reached, 0.05, NAMES.__getitem__) == (
+    gpus = [1, 2, 4, 8]
+    assert latency_fix("TPOT", reached, 0.05, gpus, NAMES.__getitem__) == (
         "the smallest TPOT reached is 55 ms (TP4), against a limit of 50 ms"
     )
-    within = latency_fix("TPOT", reached, 0.05, NAMES.__getitem__, within_nodes=True)
+    within = latency_fix("TPOT", reached, 0.05, gpus, NAMES.__getitem__, within_nodes=True)
     assert within == "the smallest TPOT within the nodes allowed is 55 ms (TP4), against a limit of 50 ms"
-    assert latency_fix("TPOT", reached, 0.06, NAMES.__getitem__) == "TP4 reaches a TPOT of 55 ms"
-    assert latency_fix("TPOT", [np.nan], 0.05, str) is None
+    assert latency_fix("TPOT", reached, 0.06, gpus, NAMES.__getitem__) == "TP4 reaches a TPOT of 55 ms"
+    assert latency_fix("TPOT", reached, 0.09, gpus, NAMES.__getitem__) == "TP1 reaches a TPOT of 80 ms", "the smallest"
+    assert latency_fix("TPOT", [np.nan], 0.05, [1], str) is None
     assert nodes_fix(4.2, 4, "TP2") == "5 nodes instead of 4 (TP2)"
     assert nodes_fix(np.nan, 4, "TP2") is None

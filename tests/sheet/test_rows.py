@@ -9,6 +9,7 @@ import pytest
 from planner.errors import InputError, UnknownNameError
 from planner.scenario.load import scenario_from_data
 from planner.sheet.rows import COLUMNS, check_columns, foreign_columns, place, question
+from planner.sheet.table import answer
 
 BASE = {"model": "qwen3-32b", "node": "dgx-h100", "input_tokens": 2000, "output_tokens": 300, "rate_rps": 5}
 
@@ -51,6 +52,32 @@ def test_closed_loop_and_open_loop() -> None:
     assert scenario_from_data(question(row)).workload.arrival.kind == "closed_loop"
     with pytest.raises(InputError, match="not both"):
         question(BASE | {"concurrency": 64})
+
+
+def test_a_row_without_a_load_says_which_two_columns_give_one() -> None:
+    row = {k: v for k, v in BASE.items() if k != "rate_rps"}
+    with pytest.raises(InputError, match="rate_rps: got nothing; needed: requests per second, or concurrency"):
+        question(row)
+    assert scenario_from_data(question(row | {"workload.arrival.rate_rps": 2.0})).workload.arrival.rate() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ({"rate_rps": -5}, "rate_rps: got -5.0; must be at least"),
+        ({"node": "nope"}, "node: got 'nope'; allowed: "),
+        ({"input_tokens": 0}, "input_tokens: got 0; must be at least 1"),
+        ({"usd_per_gpu_hour": -1}, "usd_per_gpu_hour: got -1.0; must be at least 0"),
+        ({"kv": "fp9"}, "kv: got 'fp9'; not known"),
+        ({"ttft_p95_limit_ms": -1}, "ttft_p95_limit_ms: got -1.0;"),
+        ({"max_nodes": -3, "spare_nodes": -1}, "max_nodes: got -3; must be at least 1 (and 1 more error: spare_nodes)"),
+        ({"engine.options.max_num_seqs": 0}, "engine.options.max_num_seqs: got 0; must be at least 1"),
+        ({"rate_rps": None, "workload.arrival.rate_rps": -4}, "workload.arrival.rate_rps: got -4; must be"),
+    ],
+)
+def test_what_is_wrong_is_named_by_the_column_it_stands_in(cells: dict[str, object], said: str) -> None:
+    message = answer(BASE | cells)["message"]
+    assert str(message).startswith(said)
 
 
 def test_dotted_columns() -> None:

@@ -74,7 +74,7 @@ def test_what_does_not_fit_says_why(asked: list[dict[str, Any]]) -> None:
 def test_bad_arguments_are_named(asked: list[dict[str, Any]]) -> None:
     for call, said in (
         (lambda: sheet.min_gpus("deepseek-v3", "dgx-h200", -5, 1000, 500), "rate_rps"),
-        (lambda: sheet.min_gpus("deepseek-v3", "dgx-h200", 5, 1000, 500, tpot_limit_ms=-1), "tpot_ms"),
+        (lambda: sheet.min_gpus("deepseek-v3", "dgx-h200", 5, 1000, 500, tpot_limit_ms=-1), "tpot_limit_ms: got -1"),
         (lambda: sheet.min_gpus("deepseek-v3", "dgx-h200", 5, 1000, 500, engine="vlm"), "vllm"),
         (lambda: sheet.min_gpus("deepseek-v3", "dgx-h200", 5, 1000, 500, serving="both"), "serving"),
         (lambda: sheet.min_gpus("deepseek-v3", "dgx-h200", 5, 0, 500), "input_tokens"),

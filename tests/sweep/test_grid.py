@@ -25,6 +25,12 @@ def test_the_last_key_varies_fastest() -> None:
     assert BASE["workload"] == {"rate": 1}
 
 
+def test_a_long_name_keeps_what_tells_the_points_apart() -> None:
+    names = [o["name"] for o in expand(BASE | {"name": "long " * 50}, {"workload.rate": [1, 2]})]
+    assert [len(n) for n in names] == [200, 200]
+    assert [n[-8:] for n in names] == [": rate 1", ": rate 2"]
+
+
 def test_missing_mappings_are_made() -> None:
     assert expand(BASE, {"slo.tpot_ms.mean": [50]})[0]["slo"] == {"tpot_ms": {"mean": 50}}
 

@@ -115,8 +115,9 @@ def test_rows_of_other_scenarios_are_not_dropped(
     out = tmp_path / name
     planner.sweep(scenarios[:2], out=out)
     first = out.read_bytes()
-    with pytest.raises(InputError, match=r"1 row of other scenarios, such as .*a new file"):
+    with pytest.raises(InputError, match=r"a new file, .*: this one has 1 row of other scenarios, such as ") as refused:
         planner.sweep(scenarios[1:3], out=out)
+    assert str(refused.value).endswith(f"{serial[0]['name']!r}"), "the example is not cut"
     assert out.read_bytes() == first
     assert planner.sweep(scenarios, out=out) == serial, "a sweep that has them too goes on"
 

@@ -38,6 +38,33 @@ def test_a_changed_limit_changes_the_plan(app, planned):
     assert not app.exception
 
 
+def test_fields_take_any_number_so_that_none_is_ignored_without_a_word(app, planned):
+    """A browser keeps what is out of bounds to itself, and the answer would stay that of the number before."""
+    fields = [n.proto for n in app.sidebar.number_input]
+    assert len(fields) > 10
+    assert [f.label for f in fields if f.has_min or f.has_max] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("arrival.rate", 0.0, "got 0.0; must be at least"),
+        ("arrival.rate", -5.0, "got -5.0; must be at least"),
+        ("day.peak_to_mean", 0.5, "got 0.5; must be at least 1"),
+        ("completion_percent", 0.0, "got 0.0; more than 0 and at most 100 %"),
+        ("hit_percent", 150.0, "got 150.0; from 0 to less than 100 %"),
+        ("failures", 0, "got 0; must be at least 1"),
+    ],
+)
+def test_a_number_out_of_range_takes_the_place_of_the_answer(app, planned, key, value, said):
+    number(app, key).set_value(1e9 if isinstance(value, float) else 10**9).run()
+    number(app, key).set_value(value).run()
+    assert headings(app) == "This cannot be planned yet"
+    assert said in app.error[0].value.replace("Got", "got").replace("\\", "")
+    assert not app.main.metric
+    assert not app.exception
+
+
 def test_the_same_question_is_planned_once(app, planned):
     number(app, "slo.tpot_ms.limit").set_value(30.0).run()
     number(app, "slo.tpot_ms.limit").set_value(50.0).run()

@@ -66,7 +66,7 @@ def test_a_vendor_that_an_engine_does_not_run_on_is_a_sentence(planned):
     app.button_group(key="start.vllm").set_value("trtllm").run()
     assert not app.exception
     said = next(w.value.replace("\\", "") for w in app.main.warning if "AMD" in w.value)
-    assert said.startswith("TensorRT-LLM on AMD: ")
+    assert said.startswith("TensorRT-LLM: the plan's accelerators")
     assert "vLLM and SGLang" in said
     assert downloads(app) == [*FILES]
 
@@ -103,8 +103,8 @@ def test_own_hardware_goes_into_every_file(tmp_path: Path):
 
 
 def test_a_refusal_does_not_name_the_command_lines_option():
-    error = InputError("--format", "TensorRT-LLM on AMD", "it does not run there")
-    assert take_home.refusal(error).replace("\\", "") == "TensorRT-LLM on AMD: it does not run there."
+    error = InputError("--format", "trtllm", "it does not run there")
+    assert take_home.refusal(error).replace("\\", "") == "TensorRT-LLM: it does not run there."
     assert "allowed" in take_home.refusal(UnknownNameError("node", "x", ("a", "b")))
 
 

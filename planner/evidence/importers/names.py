@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.errors import InputError, UnknownNameError
+from planner.errors import LISTED_BY, InputError, UnknownNameError
 
 PRECISIONS = {
     "bf16": "bf16",
@@ -54,7 +54,7 @@ def gpu_id(name: str, ids: list[str], field: str = "gpu") -> str:
         return full[0]
     if full:
         raise InputError(field, name, f"one of: {', '.join(full)}")
-    raise UnknownNameError(field, name, ids)
+    raise UnknownNameError(field, name, ids, LISTED_BY["accelerator"])
 
 
 def precision_word(given: str | None, model: str | None) -> str:

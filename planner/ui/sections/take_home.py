@@ -174,7 +174,8 @@ def _workbooks() -> bool:
 def refusal(error: PlannerError) -> str:
     """Why an export is not possible, in one sentence, safe for Markdown: without the command line's option."""
     if isinstance(error, InputError):
-        return plain(sentence(pair(translated(str(error.given)), translated(error.allowed))))
+        given = str(error.given)
+        return plain(sentence(pair(engines().get(given) or translated(given), translated(error.allowed))))
     return errors.message(error)
 
 

@@ -19,7 +19,6 @@ def show(form: Form) -> None:
             form.real(
                 f"price.{key}",
                 plain(label),
-                high=1e6,
                 step=0.1,
                 optional=_("catalogue price"),
             )

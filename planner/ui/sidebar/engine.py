@@ -30,8 +30,6 @@ def _options(form: Form) -> None:
         "option.gpu_memory_utilization",
         _("Part of GPU memory used, 0–1"),
         help["gpu_memory_utilization"],
-        low=0.01,
-        high=1.0,
         step=0.01,
         optional=own,
     )
@@ -50,15 +48,12 @@ def _options(form: Form) -> None:
         "option.redundant_experts",
         _("Copies of hot experts"),
         help["redundant_experts"],
-        low=0,
-        high=100_000,
         optional=own,
     )
     form.real(
         "option.expert_skew",
         _("Unevenness of expert use"),
         help["expert_skew"],
-        high=100.0,
         step=0.1,
         optional=own,
     )

@@ -12,9 +12,6 @@ from planner.ui import draft
 from planner.ui.i18n import _
 from planner.ui.state import PREFIX
 
-_LARGEST = 100_000_000
-
-
 EMPTIED = "emptied choices"
 """Key of the session's choices that the user has cleared by hand."""
 
@@ -97,12 +94,10 @@ class Form:
         label: str,
         help: str | None = None,
         *,
-        low: int = 1,
-        high: int = _LARGEST,
         optional: str | None = None,
     ) -> int | None:
         """A whole number; with ``optional`` it may be empty, which the text explains."""
-        return self._number(field, label, help, low, high, optional, step=1)
+        return self._number(field, label, help, optional, step=1)
 
     def real(
         self,
@@ -110,30 +105,26 @@ class Form:
         label: str,
         help: str | None = None,
         *,
-        low: float = 0.0,
-        high: float = 1e9,
         step: float = 1.0,
         optional: str | None = None,
     ) -> float | None:
         """A number; with ``optional`` it may be empty, which the text explains."""
-        return self._number(field, label, help, float(low), float(high), optional, step=float(step))
+        return self._number(field, label, help, optional, step=float(step))
 
-    def _number(
-        self, field: str, label: str, help: str | None, low: Any, high: Any, optional: str | None, step: Any
-    ) -> Any:
+    def _number(self, field: str, label: str, help: str | None, optional: str | None, step: Any) -> Any:
+        """No bounds: a browser that refuses a number says nothing and leaves the one before in force, while the
+        scenario's own schema refuses it with the reason.
+        """
         key = self._key(field)
         value = st.session_state[key]
         emptied = value is None and optional is None
         if emptied:
             # What is asked for cannot be nothing: the last value stands, never the lowest that the field would take.
-            last = self.defaults.get(field)
-            st.session_state[key] = low if last is None else type(step)(last)
+            st.session_state[key] = type(step)(self.defaults[field])
         elif value is not None and type(value) is not type(step):
             st.session_state[key] = type(step)(value)
         number = st.number_input(
             label,
-            min_value=low,
-            max_value=high,
             value=None,
             step=step,
             format="%d" if isinstance(step, int) else "%.6g",

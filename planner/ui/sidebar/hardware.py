@@ -33,28 +33,23 @@ def show(form: Form) -> None:
             form.whole(
                 f"max_nodes.{node}",
                 _("Most nodes of {node}").format(node=plain(nodes.get(node, node))),
-                high=100_000,
                 optional=_("no limit"),
             )
             form.whole(
                 f"gpus.{node}",
                 _("GPUs used in each {node}").format(node=plain(nodes.get(node, node))),
-                high=4096,
                 optional=_("all of them"),
             )
         form.whole(
             "max_gpus_per_worker",
             _("Most GPUs in one worker"),
             _("A worker is one copy of the model. Larger ones are not tried."),
-            high=4096,
             optional=_("no limit"),
         )
         form.whole(
             "spare_nodes",
             _("Spare nodes"),
             _("Nodes beyond what the load needs, so that a failure costs no capacity (N + k)."),
-            low=0,
-            high=10_000,
         )
         if "disagg" in modes:
             _pools(form, nodes)

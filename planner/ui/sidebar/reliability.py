@@ -18,13 +18,11 @@ def show(form: Form) -> None:
             "failures",
             _("Failures to survive at once"),
             _("The k of N + k: spares are counted for so many GPUs, nodes or racks at once."),
-            high=100,
         )
         form.whole(
             "reliability.gpus_per_rack",
             _("GPUs in one rack"),
             _("What one rack failure takes down."),
-            high=100_000,
             optional=_("as the catalogue says"),
         )
         defaults = reliability_defaults()
@@ -32,7 +30,6 @@ def show(form: Form) -> None:
             form.real(
                 f"reliability.{field}",
                 label,
-                low=1e-3 if field == "weight_read_gb_s" else 0.0,
                 step=0.1 if field in ("weight_read_gb_s", "gpu_failures_per_year") else 5.0,
                 optional=sig(getattr(defaults, field).value),
             )

@@ -11,11 +11,6 @@ from planner.ui.numbers import duration
 from planner.ui.sidebar.form import Form, columns
 from planner.ui.words import latencies, objectives, percentiles
 
-BEYOND = 1e15
-"""Largest number either way that the field takes: what a limit cannot be is refused with the reason, while a browser
-that refuses it leaves the number before in force.
-"""
-
 
 def show(form: Form) -> None:
     """Latency limits, completion rate, objective."""
@@ -29,8 +24,6 @@ def show(form: Form) -> None:
     form.real(
         "completion_percent",
         _("Requests completed, at least %"),
-        low=1e-3,
-        high=100.0,
         optional=_("no limit"),
     )
     form.select(
@@ -49,8 +42,6 @@ def _limit(form: Form, metric: str) -> None:
             f"slo.{metric}.limit",
             _("{short}, ms").format(short=short),
             f"{label}. {help}",
-            low=-BEYOND,
-            high=BEYOND,
             step=100.0 if metric in ("ttft_ms", "e2e_ms") else 5.0,
             optional=_("no limit"),
         )

@@ -21,7 +21,6 @@ def show(form: Form) -> None:
         "hit_percent",
         _("Prefix cache hits, % of input tokens"),
         _("Part of the prompt tokens whose keys and values are still cached from an earlier request."),
-        high=100.0,
         step=5.0,
     )
 
@@ -42,12 +41,11 @@ def _length(form: Form, short: str, label: str, help: str) -> None:
             form.whole(f"{short}.max", _("to"))
     elif kind == "lognormal":
         with right:
-            form.real(f"{short}.mean", _("mean"), low=1.0, step=100.0)
+            form.real(f"{short}.mean", _("mean"), step=100.0)
             form.real(
                 f"{short}.p95",
                 _("95 % are below"),
                 _("The 95th percentile: above the mean and at most 3.87 times the mean."),
-                low=1.0,
                 step=100.0,
             )
 
@@ -66,16 +64,14 @@ def _arrival(form: Form) -> None:
         ),
     )
     if kind == "closed_loop":
-        form.whole("arrival.concurrency", _("Requests in flight"), high=10_000_000)
+        form.whole("arrival.concurrency", _("Requests in flight"))
     elif kind in ("poisson", "gamma"):
-        form.real("arrival.rate", _("Requests per second"), low=1e-6, step=1.0)
+        form.real("arrival.rate", _("Requests per second"), step=1.0)
     if kind == "gamma":
         form.real(
             "arrival.cv",
             _("Variation of the gaps"),
             _("Standard deviation of the time between arrivals over its mean; 1 is Poisson."),
-            low=0.01,
-            high=100.0,
             step=0.1,
         )
     if kind != "closed_loop":
@@ -86,8 +82,6 @@ def _arrival(form: Form) -> None:
                 "The rate above is that of the busiest hour. With this ratio, or with 24 values in the scenario file, "
                 "the Load page sizes the fleet over a day."
             ),
-            low=1.0,
-            high=24.0,
             step=0.1,
             optional=_("no daily profile"),
         )
