@@ -21,37 +21,42 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @cache
-def _one_prefill_worker() -> Planned:
-    made = planned(planner.load_scenario(EXAMPLES / "kimi-k2-gb200.yaml"))
-    assert Fleet(made.setup, made.deployment()).prefill_workers == 1
-    return made
-
-
-@cache
-def _several(rate: float = 30.0, prefill: int | None = None, **reliability: Any) -> tuple[Planned, Sizing]:
-    """Separate pools; with ``prefill`` workers in place of the planned ones where given."""
+def _several(
+    rate: float = 30.0, prefill: int | None = None, decode: int | None = None, **reliability: Any
+) -> tuple[Planned, Sizing]:
+    """Separate pools; with so many workers in place of the planned ones where given."""
     data = planner.load_scenario(EXAMPLES / "qwen3-32b-l40s.yaml").to_dict()
     data["hardware"]["candidates"] = [{"node": "l40s-8-pcie"}]
     data["workload"]["arrival"] = {"kind": "poisson", "rate_rps": rate}
     data["search"] = {"serving": ["disagg"]}
     data["reliability"] = reliability
     made = planned(planner.Scenario.from_dict(data))
-    if prefill is None:
-        return made, made.sizing()
-    table = made.deployment()
-    assert table.prefill is not None
-    more = replace(table.prefill, count=np.array([prefill]))
-    assert table.loaded is not None
-    assert table.loaded.prefill is not None
-    pool = table.loaded.prefill.at(table.loaded.prefill.given.rate_rps, np.array([prefill]))
-    table = replace(table, prefill=more, loaded=replace(table.loaded, prefill=pool))
-    made = replace(made, listed=(table,), places=((0, 0),))
+    row = made.deployment()
+    assert row.prefill is not None
+    assert row.loaded is not None
+    assert row.loaded.prefill is not None
+    d = row.decode.count if decode is None else np.array([decode])
+    p = row.prefill.count if prefill is None else np.array([prefill])
+    fleet = Fleet(made.setup, row)
+    pool = row.loaded.prefill.at(row.loaded.prefill.given.rate_rps, p)
+    row = replace(
+        row,
+        decode=replace(row.decode, count=d),
+        prefill=replace(row.prefill, count=p),
+        loaded=replace(row.loaded, worker=fleet.served(np.array([rate]), d).load, prefill=pool),
+    )
+    made = replace(made, listed=(row,), places=((0, 0),))
     return made, made.sizing()
 
 
 def test_losing_the_only_prefill_worker_stops_everything() -> None:
     """GPUs of its node that are paid for and idle do not help, nor do decode workers that could be spared."""
-    sizing = _one_prefill_worker().sizing()
+    made, sizing = _several(rate=3.0, prefill=1, decode=6)
+    row = made.deployment()
+    assert row.prefill is not None
+    assert row.prefill.gpus[0] < row.prefill.hardware.gpus_per_node
+    assert sizing.needed_replicas < 6
+    assert sizing.failures[0].spare_replicas == 0
     for failure in sizing.failures:
         assert failure.lost_prefill_workers == 1
         assert failure.met_without_spares is False
