@@ -47,8 +47,8 @@ class PrecisionChoice(Schema):
     activations: Name | None = Field(None, description="Format of activations between operators.")
     dispatch: Name | None = Field(
         None,
-        description="Format of tokens sent to experts (dispatch); fp8 is scaled in blocks of 128 values where the weights "
-        "of the routed experts are in fp8 or fp4, else with one scale.",
+        description="Format of tokens sent to experts (dispatch); fp8 is scaled in blocks of 128 values where the "
+        "weights of the routed experts are in fp8 or fp4, else with one scale.",
     )
     combine: Name | None = Field(None, description="Format of expert outputs sent back (combine).")
 
