@@ -20,7 +20,7 @@ from planner.search.candidate_parts import (
     token_prices,
 )
 from planner.search.certainty import distance_of, evidence_note, extra_spread
-from planner.search.evaluation import budget_of
+from planner.search.evaluation import budget_of, cache_slots, kv_slots
 from planner.search.explain import binding_sentence, explain_step, gain_sentence
 from planner.search.in_flight import in_workers
 from planner.search.loaded import good_part
@@ -47,9 +47,7 @@ from planner.search.setup import Setup
 from planner.search.table import Deployments, IntArray
 from planner.search.transfer import transfer_plans, transfer_sentences
 from planner.search.worker_settings import (
-    cache_slots,
     decode_sequences,
-    kv_slots,
     operating_point,
     prefill_budget,
     prefill_sequences,

@@ -76,6 +76,17 @@ def most_sequences(s: Setup) -> int:
     return s.scenario.engine.options.max_num_seqs or s.scheduler.max_num_seqs
 
 
+def kv_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
+    """Requests of mean length that a ``share`` of a worker's cache and the engine's limit hold, (n,)."""
+    return np.minimum(cache_slots(s, w, budget, share), float(most_sequences(s)) * w.layouts.attention_dp)
+
+
+def cache_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
+    """Requests of mean length that a ``share`` of a worker's cache holds, whatever the engine's limit, (n,)."""
+    held = share * budget.sequences(np.ceil(s.traffic.mean_context))
+    return np.asarray(np.maximum(held, 1e-9) * w.layouts.attention_dp)
+
+
 @dataclass(frozen=True)
 class Held:
     """What judging needs of the memory budgets of workers, arrays (n,)."""
@@ -109,9 +120,7 @@ def evaluate(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
 
 def _evaluate_block(s: Setup, w: Workers) -> tuple[LoopTimes, Held, Stage]:
     budget = budget_of(s, w.hardware, w.layouts, w.concurrency, w.token_budget)
-    per_rank = budget.sequences(np.ceil(s.traffic.mean_context))
-    per_rank = per_rank * s.request_share
-    slots = np.maximum(np.minimum(per_rank, float(most_sequences(s))), 1e-9) * w.layouts.attention_dp.astype(float)
+    slots = kv_slots(s, w, budget, s.request_share)
     pause = s.scheduler.policy == "prefill_first"
     scheduling = Scheduling(w.token_budget.astype(float), pause, w.two_batch, w.deepep)
     # at an offered rate the closed loop only sizes the fleet, whose latencies follow from its load
@@ -165,7 +174,12 @@ def at_own_occupancy(s: Setup, w: Workers, load: WorkerLoad) -> Workers:
     where those were evaluated.
     """
     rate, cv = rates(s, w.count)
-    occupancy = Loaded(load.at_rate(rate, cv, sharing(s, w.count))).result({}).flow.occupancy
+    return at_load(w, load.at_rate(rate, cv, sharing(s, w.count)))
+
+
+def at_load(w: Workers, load: WorkerLoad) -> Workers:
+    """Workers with the requests that ``load`` comes to, at least one; as they are where it has no steady state."""
+    occupancy = Loaded(load).result({}).flow.occupancy
     return replace(w, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), w.concurrency))
 
 

@@ -16,15 +16,14 @@ from planner.catalog.hardware_spec import Node
 from planner.economics.headroom import Domains, Failure, slo_availability, spare_workers
 from planner.economics.recovery import failures_per_year, reliability_defaults
 from planner.scenario.schema import Reliability
+from planner.search.candidate_parts import known
 from planner.search.fleet import Fleet
 from planner.search.setup import Hardware
 from planner.search.sizing_schema import FailurePlan
 from planner.search.table import Workers
 from planner.units import MILLISECOND
 
-Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 FAILURES: tuple[Failure, ...] = ("gpu", "node", "rack")
 
@@ -184,8 +183,3 @@ def availability(
         for pool, n, share in zip(_pools(decode, prefill), needed, down, strict=True)
     ]
     return float(np.prod(shares))
-
-
-def known(value: float) -> float | None:
-    """``value``, None where it is not finite."""
-    return float(value) if np.isfinite(value) else None

@@ -6,13 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from planner.search.rejections import number, told_apart
 from planner.units import GIB, MILLISECOND
-
-FloatArray = NDArray[np.float64]
-
 
 VAST_GPUS = 10_000
 """GPUs that hardly anybody has: more are no example of what keeps a limit, and where nodes are what lacks, the fix says

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.economics.sizing import smallest_fleets
 from planner.search.disaggregated import decode_budget
-from planner.search.evaluation import held_by, stepped
+from planner.search.evaluation import at_load, held_by, stepped
 from planner.search.loaded import Loaded, routing, sharing, slopes, stream_cv, worker_load
 from planner.search.refining import refine
 from planner.search.setup import Setup
@@ -111,8 +111,7 @@ class Fleet:
         load = loaded.worker.take(first).at_rate(*here)
         fits = np.ones(n, dtype=bool)
         for _ in range(settling):
-            occupancy = Loaded(load).result({}).flow.occupancy
-            w = replace(w, concurrency=np.where(np.isfinite(occupancy), np.maximum(occupancy, 1.0), w.concurrency))
+            w = at_load(w, load)
             if self.row.prefill is None:
                 _, held, stage = stepped(s, w)
                 load = worker_load(s, w, stage, slopes(s, w, stage.decode_s, n)).at_rate(*here)

@@ -56,7 +56,8 @@ def at_own_steps(s: Setup, w: Workers, load: WorkerLoad, slope: Array | None = N
     w = w if closed else at_own_occupancy(s, w, load)
     loop, held, stage = stepped(s, w)
     slope = slopes(s, w, stage.decode_s, 1) if slope is None else slope
-    loaded = Loaded(worker_load(s, w, stage, slope), None, *((loop, w.concurrency) if closed else ()))
+    load = worker_load(s, w, stage, slope)
+    loaded = Loaded(load, loop=loop, concurrency=w.concurrency) if closed else Loaded(load)
     result = under_load(s, loaded)
     w = w if closed else at_occupancy(w, result)
     outcome = outcome_of(s, w, None, result, loop.throughput_rps)

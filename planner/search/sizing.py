@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from planner.economics.recovery import Recovery, recovery, reliability_defaults, unavailability
 from planner.economics.sizing import DaySize, day_size, scaled_profile, smallest_fleets, smooth_day
 from planner.errors import InfeasibleError
+from planner.search.candidate_parts import known
 from planner.search.carrying import carried
 from planner.search.evaluation import budget_of
 from planner.search.failures import (
@@ -18,7 +19,6 @@ from planner.search.failures import (
     failing_pool,
     failure_plans,
     host_and_rack,
-    known,
     nodes_of,
 )
 from planner.search.fleet import Fleet

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.memory.budget import MemoryBudget
-from planner.search.evaluation import budget_of, most_sequences
+from planner.search.evaluation import budget_of, kv_slots, most_sequences
 from planner.search.plan_schema import OperatingPoint
 from planner.search.setup import Setup
 from planner.search.table import Workers
@@ -17,17 +17,6 @@ Array = NDArray[np.float64]
 ROOM = 2.0
 """Sequences that settings allow over those of a rare peak (decode) or of a full step of mean prompts (prefill): a
 setting must not bind in bursts."""
-
-
-def kv_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
-    """Requests of mean length that a ``share`` of a worker's cache and the engine's limit hold, (n,)."""
-    return np.minimum(cache_slots(s, w, budget, share), float(most_sequences(s)) * w.layouts.attention_dp)
-
-
-def cache_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
-    """Requests of mean length that a ``share`` of a worker's cache holds, whatever the engine's limit, (n,)."""
-    held = share * budget.sequences(np.ceil(s.traffic.mean_context))
-    return np.asarray(np.maximum(held, 1e-9) * w.layouts.attention_dp)
 
 
 def decode_sequences(s: Setup, w: Workers, result: LoadResult, share: float = 1.0) -> tuple[Array, MemoryBudget]:

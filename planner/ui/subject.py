@@ -18,13 +18,13 @@ from planner.memory.budget import MemoryBudget, StageRole
 from planner.roofline.step import StepWork
 from planner.scenario.schema import Scenario
 from planner.search.aggregated import uses_deepep
-from planner.search.evaluation import budget_of
+from planner.search.evaluation import budget_of, kv_slots
 from planner.search.plan_schema import Candidate, Layout, OperatingPoint, Phase, Plan
 from planner.search.planned import Estimated
 from planner.search.planning import estimated
 from planner.search.setup import Setup
 from planner.search.table import Deployments, Workers
-from planner.search.worker_settings import kv_slots, prefill_held
+from planner.search.worker_settings import prefill_held
 from planner.serving.worker import Scheduling, aggregated_steps, decode_work, prefill_pool_steps
 from planner.ui.answers import answered_with
 from planner.ui.current import Answered, Current
