@@ -87,6 +87,7 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip(f"no Chromium is installed ({', '.join(NAMES)})")
     with api.sync_playwright() as play:
+        api.expect.set_options(timeout=ANSWERED_WITHIN_MS)
         chromium = play.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield chromium
         chromium.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
 from planner.ui import gallery, links
 from tests.browser.app_page import fits, settled, turn_to
@@ -42,13 +43,13 @@ def test_a_page_shows_its_figures_and_fits_a_phone(session, name):
     turn_to(page, name)
     page.locator(".js-plotly-plot").nth(PAGES[name] - 1).wait_for(state="attached")
     settled(page)
-    assert page.get_by_test_id("stException").count() == 0
-    assert page.get_by_text("How is this computed?").count() >= 1
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+    expect(page.get_by_text("How is this computed?").first).to_be_visible()
     titles = page.get_by_test_id("stMain").get_by_role("heading").all_inner_texts()
     assert titles[0].endswith("?")
     if name.startswith("Layout"):
         page.get_by_text("Colour by group").wait_for()
-        assert page.get_by_test_id("stException").count() == 0
+        expect(page.get_by_test_id("stException")).to_have_count(0)
 
     page.set_viewport_size({"width": 400, "height": 860})
     page.emulate_media(color_scheme="dark")
@@ -67,7 +68,7 @@ def test_ranks_are_coloured_by_another_group(visit):
     dp = page.get_by_role("button", name="DP", exact=True).or_(page.get_by_role("radio", name="DP", exact=True))
     dp.click()
     page.get_by_text("each keeps the attention of its own requests").wait_for()
-    assert page.get_by_test_id("stException").count() == 0
+    expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
 def test_nothing_is_fetched_from_outside(tab, visit, address):

@@ -7,6 +7,7 @@ import subprocess
 
 import openpyxl
 import pytest
+from playwright.sync_api import expect
 
 from planner.export.formats import export_text
 from planner.scenario.load import load_scenario
@@ -23,10 +24,10 @@ SMALL = "s=" + links.pack(links.Linked(gallery.example("deepseek-r1-h200").scena
 def test_the_answer_is_there_and_follows_the_limits(visit):
     page = visit()
     assert "H800" in answer(page)
-    assert page.get_by_text("What binds:").is_visible()
-    assert page.locator(".js-plotly-plot").count() == 3
-    assert page.get_by_test_id("stException").count() == 0
-    assert page.get_by_test_id("stAlert").filter(has_text="error").count() == 0
+    expect(page.get_by_text("What binds:")).to_be_visible()
+    expect(page.locator(".js-plotly-plot")).to_have_count(3)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+    expect(page.get_by_test_id("stAlert").filter(has_text="error")).to_have_count(0)
     first = figures(page)
     assert len(first) == FIVE
 
@@ -36,7 +37,7 @@ def test_the_answer_is_there_and_follows_the_limits(visit):
 
     set_limit(page, "TPOT", "0.5")
     page.get_by_role("heading", name="Nothing serves this as asked").wait_for()
-    assert page.get_by_text("What comes nearest").is_visible()
+    expect(page.get_by_text("What comes nearest")).to_be_visible()
     assert figures(page) == []
 
     page.get_by_role("button", name="Undo all changes").click()
@@ -59,7 +60,7 @@ def test_another_candidate_is_chosen(visit):
         settled(page)
         if chosen.count():
             break
-    assert chosen.is_visible()
+    expect(chosen).to_be_visible()
     page.get_by_role("button", name="Back to the best").click()
     chosen.wait_for(state="detached")
     settled(page)
@@ -103,13 +104,13 @@ def test_the_plan_is_taken_home_and_brought_back(visit, tmp_path):
     bad.write_text("schema: planner.scenario/1\nmodle: deepseek-v3\n")
     again.locator("input[type=file]").set_input_files(bad)
     again.get_by_text("did you mean model").wait_for()
-    assert again.get_by_text("bad.yaml").first.is_visible()
-    assert again.get_by_text("Traceback").count() == 0
+    expect(again.get_by_text("bad.yaml").first).to_be_visible()
+    expect(again.get_by_text("Traceback")).to_have_count(0)
 
     again.locator("input[type=file]").set_input_files(file)
     again.get_by_text("limit 35.0 ms").first.wait_for()
     settled(again)
-    assert again.get_by_text("did you mean model").count() == 0
+    expect(again.get_by_text("did you mean model")).to_have_count(0)
     assert (answer(again), figures(again)) == shown
 
 
@@ -139,4 +140,4 @@ def test_a_phone_needs_no_sideways_scrolling(visit, scheme):
     assert (red > 128) == (scheme == "light")
     page.get_by_test_id("stExpandSidebarButton").click()
     limit(page, "TPOT").scroll_into_view_if_needed()
-    assert limit(page, "TPOT").is_visible()
+    expect(limit(page, "TPOT")).to_be_visible()
