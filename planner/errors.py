@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 
 class PlannerError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose; they cross from one process to another."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args, vars(self))
 
 
 class InputError(PlannerError):
@@ -50,6 +54,13 @@ class UnsupportedArchitectureError(InputError):
 
 class InfeasibleError(PlannerError):
     """Nothing fits (command line: exit code 3); the message says which limit binds."""
+
+
+def _again(kind: type[PlannerError], args: tuple[Any, ...], attributes: dict[str, Any]) -> PlannerError:
+    """The error as it was: what its constructor takes is not what it says."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 def nearest(given: str, valid: Iterable[str], count: int = 2, cutoff: float = 0.5) -> list[str]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from pydantic import BaseModel
 
 from planner.catalog.validation import validate
 from planner.cli.app import run
-from planner.errors import LISTED_BY, MOST_NAMES, InputError, UnknownNameError
+from planner.errors import (
+    LISTED_BY,
+    MOST_NAMES,
+    InfeasibleError,
+    InputError,
+    UnknownNameError,
+    UnsupportedArchitectureError,
+)
 
 NAMES = ("rtx-4090", "rtx-5090", "h100-sxm", "l40s")
 
@@ -55,3 +64,17 @@ def test_what_lists_the_names_does_so(command: str, capsys: pytest.CaptureFixtur
 )
 def test_another_number_is_no_slip(given: str, said: str) -> None:
     assert str(UnknownNameError("accelerator", given, NAMES)).endswith(said)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("slo.tpot_ms", -1, "above 0"),
+        UnknownNameError("node", "h100-sxmm", NAMES),
+        UnsupportedArchitectureError(["model_type"], "not understood"),
+        InfeasibleError("nothing fits"),
+    ],
+)
+def test_an_error_crosses_to_another_process(error) -> None:
+    came = pickle.loads(pickle.dumps(error))
+    assert (type(came), str(came), vars(came)) == (type(error), str(error), vars(error))

@@ -132,6 +132,10 @@ class Catalog:
         self._roots = (data_root(), *((user_dir,) if user_dir else ()))
         self._loaded: dict[tuple[str, str], Any] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process, the catalogue of the same folder there."""
+        return _catalog, (self.user_dir,)
+
     def model(self, id: str) -> ModelSpec:
         return self._entry("model", id, ModelSpec)
 

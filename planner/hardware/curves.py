@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -192,7 +191,7 @@ class CurveSet:
             engine=engine,
             dtype=str(candidate["curve"]),
             form=str(entry["form"]),
-            coefficients=MappingProxyType({k: float(v) for k, v in entry["coefficients"].items()}),
+            coefficients={k: float(v) for k, v in entry["coefficients"].items()},
             peak_flops=here.peak(compute),
             mem_bw=here.mem_bw,
             link_bw=here.link_bw if here.link_bw is not None else here.pcie_bw,

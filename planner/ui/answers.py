@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from threading import Semaphore
+from threading import current_thread
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
 from planner.catalog import Catalog
+from planner.catalog import catalog as open_catalog
 from planner.scenario.load import check_names
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Plan
 from planner.search.planned import Planned
 from planner.search.planning import planned
+from planner.sweeps.threads import one_blas_thread
 from planner.ui import state
 from planner.ui.i18n import _
+from planner.ui.processes import processes, worked_out, worked_out_here
 
 KEPT_PLANS = 64
-_turn = Semaphore(1)
-"""Plans are made one after another: a search takes all cores, and of several at once each would end last."""
 
 
 def answer(scenario: Scenario) -> Plan:
@@ -43,10 +48,16 @@ def answered_with(scenario: Scenario, catalog: Catalog) -> Planned:
 # they are shown: that takes up to a third of a plan again.
 @st.cache_resource(max_entries=KEPT_PLANS, show_spinner=False)
 def _planned(yaml: str, catalogue: str, _scenario: Scenario, _catalog: Catalog) -> Planned:
-    with _turn:
-        made = planned(_scenario, _catalog)
-        _keep_modules()
-        return made
+    # A session's own hardware lies in files that go with the session.
+    where = worked_out if _catalog is open_catalog() else worked_out_here
+    made = where(_made, _scenario, _catalog)
+    _keep_modules()
+    return made
+
+
+def _made(scenario: Scenario, catalog: Catalog) -> Planned:
+    with one_blas_thread():
+        return planned(scenario, catalog)
 
 
 @cache
@@ -55,6 +66,20 @@ def _keep_modules() -> None:
     again, a tenth of a second in which every session waits.
     """
     gc.freeze()
+
+
+@contextmanager
+def side_by_side() -> Iterator[Executor]:
+    """Threads of this session that may ask for several plans at once: as many as are worked out at a time.
+
+    Who leaves early, since the page is drawn anew, does not wait for plans that have not begun.
+    """
+    session = get_script_run_ctx()
+    pool = ThreadPoolExecutor(processes(), initializer=lambda: add_script_run_ctx(current_thread(), session))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def sized_answer(scenario: Scenario, catalog: Catalog, rank: int) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,14 +202,18 @@ def _node(s: Scenario, nodes: tuple[str, ...]) -> Variable:
 
 
 def points(
-    scenario: Scenario, variable: Variable, values: tuple[Any, ...], ask: Callable[[Scenario], Plan]
+    scenario: Scenario, variable: Variable, values: tuple[Any, ...], ask: Callable[[Scenario], Plan], pool: Executor
 ) -> Iterator[Point]:
-    """One plan after another, as they come; everything but the variable stays as it is."""
-    for value in values[:MAX_POINTS]:
+    """The plans as they come, asked for in ``pool``; everything but the variable stays as it is."""
+
+    def point(value: Any) -> Point:
         try:
-            yield Point(value, ask(draft.build(scenario, variable.put(value))))
+            return Point(value, ask(draft.build(scenario, variable.put(value))))
         except PlannerError as error:
-            yield Point(value, None, error)
+            return Point(value, None, error)
+
+    for done in as_completed([pool.submit(point, value) for value in values[:MAX_POINTS]]):
+        yield done.result()
 
 
 def popular(scenario: Scenario, catalog: Catalog, most: int = len(FACTORS)) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import streamlit as st
 from planner.errors import InputError, PlannerError
 from planner.scenario.schema import Scenario
 from planner.ui import state
-from planner.ui.answers import quiet_answer
+from planner.ui.answers import quiet_answer, side_by_side
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.sweep import Metric, metrics, sweep
 from planner.ui.i18n import _
@@ -125,11 +125,13 @@ def _as_they_come(
     catalog = state.catalog()
     found: dict[Any, Point] = {}
     first = sorted(values, key=lambda v: v != variable.now)
-    for n, point in enumerate(points(scenario, variable, tuple(first), lambda s: quiet_answer(s, catalog)), start=1):
-        found[point.value] = point
-        if n < len(values):
-            place.progress(n / len(values), text=_("{n} of {all} plans").format(n=n, all=len(values)))
-        yield [found[v] for v in values if v in found]
+    with side_by_side() as pool:
+        coming = points(scenario, variable, tuple(first), lambda s: quiet_answer(s, catalog), pool)
+        for n, point in enumerate(coming, start=1):
+            found[point.value] = point
+            if n < len(values):
+                place.progress(n / len(values), text=_("{n} of {all} plans").format(n=n, all=len(values)))
+            yield [found[v] for v in values if v in found]
 
 
 def answer(variable: Variable, found: list[Point]) -> str:
