@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.blas import one_blas_thread
 from planner.serving.prompt_steps import PromptWork
 from planner.serving.queues import queue_wait
 from planner.serving.rows import put
@@ -40,6 +41,7 @@ class Chain:
         return Chain(*(put(getattr(self, f.name), rows, getattr(part, f.name)) for f in fields(self)))
 
 
+@one_blas_thread()
 def batch_chain(work: PromptWork, rate: Array, each_s: Array, bursts: Array) -> Chain:
     """Stationary numbers of prompts in a step of one worker at ``rate`` (n,).
 

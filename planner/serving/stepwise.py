@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from planner.blas import one_blas_thread
 from planner.serving.arrival_phases import Arrivals
 from planner.serving.chain_gaps import ATOM_SHARES, PIECES, DecodeSpread, Gaps, gaps
 from planner.serving.chain_waits import Times, Waits, middles, times, waits
@@ -164,6 +165,7 @@ def applies(load: WorkerLoad, f: Flow) -> BoolArray:
     return np.asarray(found & (slots < RARELY_FULL))
 
 
+@one_blas_thread()
 def stepwise(load: WorkerLoad, f: Flow, curves: StepCurves, row: int, whole_prompts: bool) -> Stepwise:
     """The worker at position ``row``; ``whole_prompts`` where the engine does not split a prompt that fits a step."""
 

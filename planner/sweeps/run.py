@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from pathlib import Path
 from typing import Any, cast
 
+from planner.blas import one_blas_thread
 from planner.catalog import catalog
 from planner.errors import InputError, PlannerError
 from planner.scenario.load import check_names, load_scenario, scenario_from_data
@@ -16,7 +17,6 @@ from planner.scenario.schema import Scenario
 from planner.search.planning import plan, versions
 from planner.search.record import Record, blank, record
 from planner.sweeps.store import COLUMNS, Store
-from planner.sweeps.threads import one_blas_thread
 
 Question = Scenario | Mapping[str, Any] | str | Path
 Progress = Callable[[int, int, Record], None]

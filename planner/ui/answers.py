@@ -12,6 +12,7 @@ from threading import current_thread
 import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
+from planner.blas import one_blas_thread
 from planner.catalog import Catalog
 from planner.catalog import catalog as open_catalog
 from planner.scenario.load import check_names
@@ -19,7 +20,6 @@ from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Plan
 from planner.search.planned import Planned
 from planner.search.planning import planned
-from planner.sweeps.threads import one_blas_thread
 from planner.ui import state
 from planner.ui.i18n import _
 from planner.ui.processes import processes, worked_out, worked_out_here

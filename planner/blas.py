@@ -1,4 +1,6 @@
-"""One thread of BLAS while a row is planned: the last digit of a sum depends on their number, and answers must not."""
+"""One thread of BLAS: the last digit of a sum depends on their number, and answers must not; and on matrices of a few
+hundred rows several threads only wait for each other, a hundred times as long as they work where cores are busy.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _controller() -> ThreadpoolController:
-    """The BLAS libraries that are loaded; those of NumPy and SciPy are by the time a row is planned."""
+    """The BLAS libraries that are loaded; those of NumPy and SciPy are, by then."""
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController()

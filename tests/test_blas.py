@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg  # noqa: F401
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from planner.sweeps.threads import one_blas_thread
+from planner.blas import one_blas_thread
 
 
 def threads() -> set[int]:
