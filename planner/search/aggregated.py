@@ -36,6 +36,9 @@ from planner.search.table import Deployments, Workers
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+SMALLEST_CHUNK = 512
+"""Tokens of the smallest step that is tried: engines' own advice for short gaps between tokens ends there."""
+
 
 @dataclass(frozen=True)
 class Fitting:
@@ -82,13 +85,14 @@ def fit(s: Setup, hw: Hardware, layouts: Layouts, illegal: tuple[RejectionGroup,
 
 
 def chunks(s: Setup, hw: Hardware) -> IntArray:
-    """Token budgets of a step to try: the user's own, else the engine's default and its neighbours; where prompts are
-    not split, those that hold the longest request, or as many tokens as it has.
+    """Token budgets of a step to try: the user's own, else the engine's default and its neighbours, and all smaller
+    ones where the time between tokens has a limit, which prompts in the same step decide; where prompts are not split,
+    those that hold the longest request, or as many tokens as it has.
     """
-    given = s.scenario.engine.options.max_num_batched_tokens
-    smallest, largest = max(hw.token_budget // 4, 512), hw.token_budget * 2
-    grid = chunk_grid(hw.token_budget, given, smallest=smallest, largest=largest)
-    grid = grid if given is not None else grid[:: max(1, (grid.size - 1) // 2)]
+    given, between = s.scenario.engine.options.max_num_batched_tokens, "tbt" in s.limits_s
+    smallest = SMALLEST_CHUNK if between else max(hw.token_budget // 4, SMALLEST_CHUNK)
+    grid = chunk_grid(hw.token_budget, given, smallest=smallest, largest=hw.token_budget * 2)
+    grid = grid if given is not None or between else grid[:: max(1, (grid.size - 1) // 2)]
     if not s.prompts_unsplit:
         return grid
     whole = grid[grid >= s.longest_request]

@@ -301,3 +301,15 @@ def test_pipeline_stages_do_not_hasten_a_single_prompt() -> None:
         planner.estimate(scenario, Layouts.of(tp=4, pp=pp), concurrency=1.0).candidate.ttft_ms.mean for pp in (1, 2, 4)
     ]
     assert all(later >= 0.98 * sooner for sooner, later in pairwise(alone)), alone
+
+
+def test_a_limit_between_tokens_is_planned_with_the_smaller_steps_that_it_needs() -> None:
+    limits = {"ttft_ms": {"p99": 4000.0}, "tbt_ms": {"p99": 40.0}}
+    plan = planner.plan(_scenario(slo=limits))
+    assert plan.best is not None
+    tokens = plan.best.settings.max_num_batched_tokens
+    assert tokens is not None
+    assert tokens < 2048  # a quarter of the engine's default, where the search ends without such a limit
+    options = {"name": "vllm", "options": {"max_num_batched_tokens": 2048}}
+    larger = planner.plan(_scenario(slo=limits, engine=options)).best
+    assert larger is None or larger.usd_per_mtok.output >= plan.best.usd_per_mtok.output
