@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from pathlib import Path
@@ -157,6 +158,19 @@ def _run(
     yield from _Runner(tasks, executor, retries).run(waiting)
 
 
+def _let_go(pool: Executor, wait: bool) -> None:
+    """Shuts an executor down whose futures are done or cancelled. An error there is said and not raised: the rows that
+    were planned must not go with it.
+
+    ``wait`` alone is given: not every executor takes ``cancel_futures`` (Dask's does not).
+    """
+    try:
+        pool.shutdown(wait=wait)
+    except Exception as error:
+        told = f"the executor was not shut down ({type(error).__name__}: {error}); no row is missing because of it"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
+
+
 class _Runner:
     """Keeps an executor busy, and finds out which scenario costs workers their lives."""
 
@@ -208,7 +222,7 @@ class _Runner:
             for future in futures:
                 future.cancel()
             if self.make is not None:
-                self.pool.shutdown(wait=not futures, cancel_futures=True)
+                _let_go(self.pool, wait=not futures)
 
     def _submit(self, index: int, futures: dict[Future[Record], int]) -> bool:
         """Hands a scenario over; on a pool found broken in the meantime, after replacing it."""
@@ -232,7 +246,7 @@ class _Runner:
                 f"a worker died and its pool with it ({error}); give sweep a function that makes the executor, and "
                 "a broken pool is replaced"
             ) from error
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        _let_go(self.pool, wait=False)
         self.pool = self.make()
 
     def _gone(self, index: int, error: BaseException) -> Record:

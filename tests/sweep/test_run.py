@@ -184,6 +184,34 @@ def test_tasks_lost_by_a_cluster_are_sent_again(scenarios: list[Any], serial: li
     assert "ConnectionError" in str(rows[0]["message"])
 
 
+class Plain(ThreadPoolExecutor):
+    """An executor whose shutdown takes ``wait`` alone, as Dask's does, and may fail."""
+
+    error: Exception | None = None
+
+    def shutdown(self, wait: bool = True) -> None:  # type: ignore[override]
+        super().shutdown(wait)
+        if self.error is not None:
+            raise self.error
+
+
+class Stuck(Plain):
+    error = ConnectionError("cluster gone")
+
+
+def test_an_executor_that_takes_wait_alone_when_it_is_shut_down(scenarios: list[Any], serial: list[Record]) -> None:
+    made: list[Plain] = []
+    rows = planner.sweep(scenarios, lambda: made.append(Plain(2)) or made[-1])  # type: ignore[func-returns-value]
+    assert rows == serial
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        made[0].submit(int)
+
+
+def test_no_row_goes_with_an_executor_that_cannot_be_shut_down(scenarios: list[Any], serial: list[Record]) -> None:
+    with pytest.warns(RuntimeWarning, match=r"ConnectionError: cluster gone"):
+        assert planner.sweep(scenarios, lambda: Stuck(2)) == serial
+
+
 def test_a_programming_error_is_a_row(scenarios: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(scenario: Any) -> Any:
         raise ZeroDivisionError("oops")
@@ -202,6 +230,7 @@ def test_dask_on_loopback(scenarios: list[Any], serial: list[Record]) -> None:
         distributed.Client(cluster) as client,
     ):
         assert planner.sweep(scenarios, client.get_executor()) == serial
+        assert planner.sweep(scenarios, client.get_executor) == serial, "made by a function, and shut down by the sweep"
 
 
 def test_a_dask_worker_that_dies_is_replaced(
