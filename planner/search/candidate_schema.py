@@ -191,7 +191,10 @@ class PrefixCache(Schema):
 class KvTransfer(Schema):
     """Moving the KV cache of a prompt of mean length from the prefill to the decode pool."""
 
-    mib: float = Field(description="Size of the cache in MiB.")
+    mib: float = Field(description="Size of the cache in MiB, counted once.")
+    copies: float = Field(
+        1.0, description="Times that it crosses the links: decode ranks that hold the same (MLA over TP) each take it."
+    )
     link: Literal["scale_up", "network"] = Field(description="Fabric tier that carries it.")
     overlapped: bool = Field(description="Whether layers are sent while later ones are computed.")
     whole_ms: float = Field(description="The transfer itself in ms, the slower end's.")

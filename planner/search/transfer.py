@@ -29,7 +29,9 @@ class Links:
     receive_s: Array
     latency_s: Array
     size_bytes: Array
-    """Its cache over all GPUs of a rank."""
+    """Its cache, counted once."""
+    copies: Array
+    """Times that the cache crosses the links."""
     across: BoolArray
     """Over the NICs; else inside one scale-up domain."""
 
@@ -37,22 +39,30 @@ class Links:
 def links(s: Setup, prefill: Workers, decode: Workers) -> Links:
     """Links of pairs of workers.
 
-    Each GPU of the prefill rank sends its shard (its heads, its stage's layers), each of the decode rank takes its own:
-    over the scale-up link where both workers lie on one kind of node and fit one domain, else over the NIC. Time per
-    byte and latency are those of a send of one and of two mean prompts.
+    Each GPU of the decode rank takes what it holds, its heads of its stage's layers: over the scale-up link where both
+    workers lie on one kind of node and fit one domain, else over the NIC. What TP replicates, such as a latent (MLA),
+    therefore crosses once for each decode rank, whatever prefill's TP is. A prefill GPU sends its own shard, or what
+    several decode ranks take from it; prefill ranks beyond those read sit out. So do the connectors: vLLM's
+    ``nixl_connector.py`` (``get_target_remote_ranks``; ``_read_blocks_for_req``: one read of a duplicated cache),
+    SGLang's ``disaggregation/common/conn.py`` (``_resolve_rank_mapping``), TensorRT-LLM's ``mlaCacheFormatter.cpp``
+    (``needSendCache``, ``pickRecvConnections``). Time per byte and latency are those of a send of one and of two mean
+    prompts.
     """
     same = prefill.hardware.id == decode.hardware.id
     domain = prefill.hardware.shape.domain
     across = ~(same & (prefill.layouts.gpus + decode.layouts.gpus <= domain))
     mean = float(s.traffic.input_tokens)
+    whole, sent, taken = (
+        kv_bytes_per_sequence(s.spec, s.precision.kv, mean, tp) for tp in (1, prefill.layouts.tp, decode.layouts.tp)
+    )
+    sent = np.maximum(sent, taken * decode.layouts.tp / prefill.layouts.tp)
     ends = []
-    for w in (prefill, decode):
-        size = kv_bytes_per_sequence(s.spec, s.precision.kv, mean, w.layouts.tp) / w.layouts.pp
+    for w, size in ((prefill, sent / prefill.layouts.pp), (decode, taken / decode.layouts.pp)):
         first, second = (_send(w.hardware, k * size, across) for k in (1.0, 2.0))
         ends.append((second - first, np.maximum(2.0 * first - second, 0.0)))
     (send, first), (receive, second) = ends
-    whole = kv_bytes_per_sequence(s.spec, s.precision.kv, mean, prefill.layouts.tp) * prefill.layouts.tp
-    return Links(send, receive, np.maximum(first, second), whole, across)
+    copies = taken * decode.layouts.tp / whole
+    return Links(send, receive, np.maximum(first, second), np.broadcast_to(whole, copies.shape), copies, across)
 
 
 def _send(hw: Hardware, size: Array, across: BoolArray) -> Array:
@@ -109,11 +119,12 @@ def transfer_plans(s: Setup, d: Deployments, rows: IntArray) -> list[KvTransfer]
         moves = transfers(s, prefill, decode, pool, pool.given.rate_rps)
         exposed, wait, whole = moves.exposed_s + moves.wait_s, moves.wait_s, moves.whole_s
         busy = (moves.send_utilisation, moves.receive_utilisation)
-    columns = (found.size_bytes / MIB, found.across, whole, wait, exposed, *busy)
+    columns = (found.size_bytes / MIB, found.copies, found.across, whole, wait, exposed, *busy)
     wide = [np.broadcast_to(v, rows.size) for v in columns]
     return [
         KvTransfer(
             mib=float(size),
+            copies=float(times),
             link="network" if across else "scale_up",
             overlapped=layers > 1,
             whole_ms=float(one) / MILLISECOND,
@@ -122,7 +133,7 @@ def transfer_plans(s: Setup, d: Deployments, rows: IntArray) -> list[KvTransfer]
             send_utilisation=float(out),
             receive_utilisation=float(into),
         )
-        for size, across, one, waits, shown, out, into in zip(*wide, strict=True)
+        for size, times, across, one, waits, shown, out, into in zip(*wide, strict=True)
     ]
 
 
@@ -132,8 +143,9 @@ def transfer_sentences(t: KvTransfer | None) -> tuple[str, ...]:
         return ()
     link = "network" if t.link == "network" else "scale-up link"
     busy = max(t.send_utilisation, t.receive_utilisation)
+    times = "" if t.copies <= 1.0 else f" {t.copies:,.3g} times, once for each decode rank that holds it,"
     return (
-        f"A prompt's KV cache of {t.mib:,.0f} MiB moves over the {link} in {t.whole_ms:,.1f} ms and adds "
+        f"A prompt's KV cache of {t.mib:,.0f} MiB moves over the {link}{times} in {t.whole_ms:,.1f} ms and adds "
         f"{t.exposed_ms:,.1f} ms to TTFT, latency and waits included; the busiest link carries transfers {busy:.0%} of "
         "the time.",
     )

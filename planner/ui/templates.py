@@ -175,6 +175,11 @@ SENTENCES = (
     N_("More requests do not fit: at {n} per worker, {why}"),
     N_("One worker carries the load, with {n} requests in it on average"),
     N_(
+        "A prompt's KV cache of {size} MiB moves over the {kind} {n} times, once for each decode rank that holds it, "
+        "in {whole} ms and adds {shown} ms to TTFT, latency and waits included; the busiest link carries transfers "
+        "{busy} of the time"
+    ),
+    N_(
         "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms and adds {shown} ms to TTFT, latency "
         "and waits included; the busiest link carries transfers {busy} of the time"
     ),

@@ -15,12 +15,12 @@ from planner.layout.layouts import Layouts
 from planner.model.kv import kv_bytes_per_token
 from planner.scenario.load import load_scenario
 from planner.scenario.schema import Scenario
-from planner.search.plan_schema import Candidate
+from planner.search.plan_schema import Candidate, KvTransfer
 from planner.search.planning import plan
 from planner.search.replays import replay_scenario
 from planner.search.setup import setup
 from planner.search.table import Workers
-from planner.search.transfer import links, sent_layers
+from planner.search.transfer import links, sent_layers, transfer_sentences
 from planner.units import MIB
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -72,6 +72,59 @@ def test_every_byte_of_the_cache_moves_once() -> None:
     assert found.send_s[1] == pytest.approx(0.5 * found.send_s[0], rel=0.01)
     assert found.receive_s[0] < found.send_s[0]  # TP8 takes half as much on each GPU
     assert found.across.all()
+
+
+@pytest.mark.parametrize(
+    ("prefill_tp", "decode_tp", "sent", "taken"),
+    [
+        (1, 8, 8, 1),  # one prefill rank serves eight decode ranks, each of which holds the latent whole
+        (4, 8, 2, 1),
+        (8, 8, 1, 1),
+        (8, 2, 1, 1),  # six of eight prefill ranks sit out
+        (8, 1, 1, 1),
+    ],
+)
+def test_a_latent_crosses_once_for_each_decode_rank(prefill_tp: int, decode_tp: int, sent: int, taken: int) -> None:
+    """DeepSeek-V3, 70,272 bytes a token; who reads from whom as in vLLM's, SGLang's and TensorRT-LLM's connectors."""
+    question = Scenario.from_dict(scenario().to_dict() | {"model": "deepseek-v3"})
+    s = setup(question, catalog())
+    one = links(s, *(workers(question, node, Layouts.of(tp=1)) for node in ("dgx-h100", "dgx-h200")))
+    pools = (("dgx-h100", prefill_tp), ("dgx-h200", decode_tp))
+    found = links(s, *(workers(question, node, Layouts.of(tp=tp)) for node, tp in pools))
+    assert found.size_bytes == pytest.approx([2000 * 70_272])
+    assert found.copies == pytest.approx([decode_tp])
+    assert found.send_s == pytest.approx(sent * one.send_s)
+    assert found.receive_s == pytest.approx(taken * one.receive_s)
+
+
+@pytest.mark.parametrize(
+    ("prefill_tp", "decode_tp", "copies", "sent"),
+    [(4, 8, 1, 2 / 8), (8, 4, 1, 1 / 8), (8, 16, 2, 2 / 8), (16, 4, 1, 1 / 8)],
+)
+def test_heads_cross_once_unless_decode_ranks_share_them(
+    prefill_tp: int, decode_tp: int, copies: int, sent: float
+) -> None:
+    """Eight KV heads; ``sent`` is the part of the cache that the busiest prefill GPU sends."""
+    question = scenario()
+    s = setup(question, catalog())
+    one = links(s, *(workers(question, node, Layouts.of(tp=1)) for node in ("dgx-h100", "dgx-h200")))
+    pools = (("dgx-h100", prefill_tp), ("dgx-h200", decode_tp))
+    found = links(s, *(workers(question, node, Layouts.of(tp=tp)) for node, tp in pools))
+    assert found.copies == pytest.approx([copies])
+    assert found.send_s == pytest.approx(sent * one.send_s)
+
+
+def test_the_plan_says_how_often_the_cache_crosses() -> None:
+    found = KvTransfer(
+        mib=268.1, copies=8.0, link="network", overlapped=False, whole_ms=8.8, wait_ms=1.4, exposed_ms=10.2,
+        send_utilisation=0.02, receive_utilisation=0.01,
+    )  # fmt: skip
+    (many,) = transfer_sentences(found)
+    assert many.startswith(
+        "A prompt's KV cache of 268 MiB moves over the network 8 times, once for each decode rank that holds it, in 8.8"
+    )
+    (once,) = transfer_sentences(found.model_copy(update={"copies": 1.0}))
+    assert once.startswith("A prompt's KV cache of 268 MiB moves over the network in 8.8 ms")
 
 
 def test_two_kinds_of_node_share_no_scale_up_domain() -> None:
