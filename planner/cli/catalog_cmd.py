@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from planner.cli.options import CatalogOption, JsonOption, OutOption
 from planner.cli.output import console, log, print_json, table, write_text
 from planner.errors import InputError, UnknownNameError
 from planner.search.headline import sig3
+from planner.writing import check_ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from planner.catalog.model_spec import AttentionSpec
 
 KINDS: dict[str, Kind] = {"models": "model", "accelerators": "accelerator", "nodes": "node"}
+_YAML = (".yaml", ".yml")
 _TITLES = {
     "models": (("id", "attention", "total B", "active B", "context"), 2),
     "accelerators": (("id", "name", "generation", "memory GB", "bandwidth GB/s", "bf16 TFLOP/s"), 3),
@@ -133,8 +136,10 @@ def import_model_command(
     from planner.catalog import load_model
     from planner.scenario.safe_yaml import dump_yaml
 
-    if not config.is_file() or config.suffix not in (".json", ".yaml", ".yml"):
+    if not config.is_file() or config.suffix not in (".json", *_YAML):
         raise InputError("CONFIG", str(config), "a config.json or model YAML that exists")
+    if out is not None:
+        check_ending(out, _YAML)
     spec = load_model(config)
     facts = model_facts(spec)
     if out is not None:
@@ -150,12 +155,19 @@ def import_model_command(
         ("layers", str(facts["layers"])),
         ("attention", facts["attention"]),
         ("feed-forward", facts["feed_forward"]),
-        ("KV cache, bf16", f"{facts['kv_bytes_per_token_bf16']:,.0f} bytes per token"),
+        ("KV cache, bf16", _cache_text(facts)),
         ("precision", ", ".join(f"{k} {v}" for k, v in facts["precision"].items())),
         ("context", f"{facts['max_context_tokens']:,} tokens"),
     ]
     console().print(table(f"{facts['id']} ({facts['family']})", ("", "value"), rows, text=2))
     return 0
+
+
+def _cache_text(facts: dict[str, Any]) -> str:
+    """Bytes per token, and those that are left of a long sequence where windows have filled."""
+    token, long = facts["kv_bytes_per_token_bf16"], facts["kv_bytes_per_token_bf16_beyond_windows"]
+    said = f"{token:,.0f} bytes per token"
+    return said if token == long else f"{said}, {long:,.0f} once windows are full"
 
 
 def model_facts(spec: ModelSpec) -> dict[str, Any]:
@@ -191,6 +203,7 @@ def model_facts(spec: ModelSpec) -> dict[str, Any]:
         "feed_forward": "+".join(sorted({f.kind for f in spec.feed_forwards.values()})),
         "feed_forwards": {k: f.model_dump(mode="json", exclude_none=True) for k, f in spec.feed_forwards.items()},
         "kv_bytes_per_token_bf16": float(kv_bytes_per_token(spec, "bf16")),
+        "kv_bytes_per_token_bf16_beyond_windows": float(kv_bytes_per_token(spec, "bf16", 1, math.inf)),
         "precision": dict(spec.precision),
         "notes": list(spec.notes),
     }

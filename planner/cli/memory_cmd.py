@@ -47,6 +47,8 @@ class _Given:
     """Tokens of the longest sequence that the model, and the engine as set, take."""
 
 
+SHARES = tuple(percent / 100.0 for percent in range(1, 101))
+"""Memory shares among which one that fits is looked for."""
 SEQUENCE_TOKENS = 8192
 """Length of a sequence where the user names none."""
 
@@ -102,20 +104,26 @@ def memory_command(
     }
     layout = Layouts.of(tp, pp, attention_dp, moe_tp, ep, redundant_experts)
     length = _length(tokens, given)
-    budget = rank_memory(
-        known,
-        given.spec,
-        PrecisionPlan.from_checkpoint(given.spec).with_overrides(formats),
-        layout,
-        device(known.accelerator(given.accelerator)),
-        given.engine,
-        engine_version=given.version,
-        needed_tokens=length,
-        **options,
-    )
+    precisions = PrecisionPlan.from_checkpoint(given.spec).with_overrides(formats)
+    chip = device(known.accelerator(given.accelerator))
+
+    def budget_with(**changed: Any) -> MemoryBudget:
+        return rank_memory(
+            *(known, given.spec, precisions, layout, chip, given.engine),
+            engine_version=given.version,
+            needed_tokens=length,
+            **(options | changed),
+        )
+
+    budget = budget_with()
     document = memory_document(given, layout, budget, length)
-    beyond = engine_memory(given.engine, known).beyond_known(given.version)
+    memory = engine_memory(given.engine, known)
+    beyond = memory.beyond_known(given.version)
     document["assumptions"] = [beyond] if beyond else []
+    document["share_option"] = memory.share_option
+    document["share_that_fits"] = None
+    if not document["fits"]:
+        document["share_that_fits"] = nearest_share(budget_with(gpu_memory_utilization=SHARES), budget)
     if as_json:
         print_json(document)
     else:
@@ -181,9 +189,14 @@ def memory_document(given: _Given, layout: Layouts, budget: MemoryBudget, tokens
         "tightest_stage": budget.stage_name(0),
         "memory_share": float(budget.share[0]),
         "kv_bytes_per_token": _finite(budget.kv_bytes_per_token[0]),
+        "kv_window_tokens": budget.window_tokens,
+        "kv_hybrid": budget.hybrid,
+        "kv_bytes_per_sequence": _finite(budget.sequence_bytes(tokens)[0]),
         "kv_tokens": _finite(max(budget.kv_tokens[0], 0.0)),
         "sequence_tokens": tokens,
         "max_concurrency": _finite(max(per_rank, 0.0) * replicas),
+        "kv_bytes_asked": float(budget.needed_kv[0]),
+        "cache_fits": bool(budget.kv[0] >= budget.needed_kv[0]),
         "fits": bool(budget.fits[0]),
         "shortfall_gib": float(budget.shortfall[0] / GIB),
     }
@@ -193,13 +206,36 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def nearest_share(tried: MemoryBudget, budget: MemoryBudget) -> float | None:
+    """The memory share nearest to that of ``budget`` with which the same fits; None where none does."""
+    fitting = tried.share[tried.fits]
+    return float(fitting[abs(fitting - budget.share[0]).argmin()]) if fitting.size else None
+
+
 def _shortfall(document: dict[str, Any]) -> str:
-    gib = document["memory_gib"]
-    return (
-        f"memory: {document['model']} needs {sig3(gib['total'])} GiB on the fullest rank of "
-        f"{document['accelerator']} and {sig3(gib['capacity'])} GiB are there; "
-        f"{sig3(document['shortfall_gib'])} GiB are missing, weights alone take {sig3(gib['weights'])} GiB"
-    )
+    """What does not fit and why: the share or the accelerator; and the nearest share that would do."""
+    gib, missing, share = document["memory_gib"], sig3(document["shortfall_gib"]), f"{document['memory_share']:g}"
+    rank, fitting = f"the fullest rank of {document['accelerator']}", document["share_that_fits"]
+    if document["cache_fits"]:
+        said = (
+            f"memory: a share of {share} gives the KV cache {sig3(gib['kv'])} GiB on {rank}, and {missing} GiB are "
+            f"then missing for the rest (weights {sig3(gib['weights'])} GiB, workspace {sig3(gib['workspace'])} GiB)"
+        )
+    elif fitting is not None:
+        given = sig3(gib["kv"] - document["shortfall_gib"])
+        said = (
+            f"memory: a share of {share} gives the KV cache {given} GiB on {rank}, and {missing} GiB are missing "
+            f"for one sequence of {document['sequence_tokens']:,} tokens"
+        )
+    else:
+        said = (
+            f"memory: {document['model']} needs {sig3(gib['total'])} GiB on {rank} and {sig3(gib['capacity'])} GiB are "
+            f"there; {missing} GiB are missing, weights alone take {sig3(gib['weights'])} GiB"
+        )
+    if fitting is None:
+        return said
+    own = "" if document["share_option"] == "gpu_memory_utilization" else f" ({document['share_option']})"
+    return f"{said}; --gpu-memory-utilization {fitting:.2f}{own} in place of {share} fits"
 
 
 def _render(document: dict[str, Any]) -> None:
@@ -216,17 +252,29 @@ def _render(document: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     out.print(memory_table("Memory of the fullest rank, GiB", MemoryGib(**gib)))
-    if not document["fits"]:
-        out.print(
-            f"KV cache: {document['kv_bytes_per_token'] or 0:,.0f} bytes per token and rank; {gib['kv']:,.3g} GiB are "
-            f"asked for, which hold one sequence of {document['sequence_tokens']:,} tokens; "
-            f"{sig3(document['kv_tokens'])} tokens have room."
-        )
-    else:
-        out.print(
-            f"KV cache: {document['kv_bytes_per_token'] or 0:,.0f} bytes per token and rank, "
-            f"{sig3(document['kv_tokens'])} tokens per attention rank; "
-            f"{sig3(document['max_concurrency'])} sequences of {document['sequence_tokens']:,} tokens in the worker."
-        )
+    out.print(cache_sentence(document), soft_wrap=True)
     for text in document["assumptions"]:
         out.print(f"{text}.", markup=False, soft_wrap=True)
+
+
+def cache_sentence(document: dict[str, Any]) -> str:
+    """What the cache holds, by the length asked for; tokens of a rank only where every token takes the same."""
+    length, window = f"{document['sequence_tokens']:,} tokens", document["kv_window_tokens"]
+    room, asked = sig3(document["kv_tokens"]), sig3(document["kv_bytes_asked"] / GIB)
+    said = f"KV cache: {document['kv_bytes_per_token'] or 0:,.0f} bytes per token and rank"
+    if window is not None:
+        said += f" beyond windows of {window:,} tokens"
+    if not document["cache_fits"]:
+        return f"{said}; {asked} GiB are asked for, which hold one sequence of {length}; {room} tokens have room."
+    if not document["fits"]:
+        given = sig3(document["memory_gib"]["kv"])
+        return f"{said}; the share gives it {given} GiB; one sequence of {length} would take {asked} GiB."
+    held = f"{sig3(document['max_concurrency'])} sequences of {length} in the worker"
+    if not document["kv_hybrid"]:
+        return f"{said}, {room} tokens per attention rank; {held}."
+    each = sig3(document["kv_bytes_per_sequence"] / GIB)
+    prints = ", which is how vLLM counts" if document["engine"] == "vllm" else ""
+    return (
+        f"{said}; {held}, {each} GiB each on a rank. If every layer kept every token{prints}, {room} tokens would have "
+        "room."
+    )

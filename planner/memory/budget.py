@@ -88,6 +88,11 @@ class MemoryBudget:
         return self.at(bytes_per_token(self.groups))
 
     @property
+    def window_tokens(self) -> int | None:
+        """Length from which on a further token takes no more than :attr:`kv_bytes_per_token`; None without windows."""
+        return max((g.window_tokens for g in self.groups if g.window_tokens is not None), default=None)
+
+    @property
     def kv_tokens(self) -> Array:
         """Tokens the cache holds as the engine prints it, per attention-DP rank; negative where ``kv`` is.
 

@@ -88,12 +88,20 @@ def kv_groups(spec: ModelSpec, *, mtp: bool = False) -> tuple[KvGroup, ...]:
     return tuple(_group(spec.attentions[name], layers) for name, layers in owners)
 
 
-def kv_bytes_per_token(spec: ModelSpec, kv_format: str, tp: ArrayLike = 1, *, mtp: bool = False) -> Array:
-    """Bytes that one more token adds on one rank while no window is full; shape of ``tp``.
+def kv_bytes_per_token(
+    spec: ModelSpec, kv_format: str, tp: ArrayLike = 1, held_tokens: ArrayLike = 0, *, mtp: bool = False
+) -> Array:
+    """Bytes that one more token adds on one rank to a sequence that holds ``held_tokens``; both broadcast.
 
-    Once a window is full its layers add nothing: use :func:`kv_bytes_per_sequence`.
+    Layers whose window is full add nothing: with 0 held tokens every layer counts. For all of a sequence use
+    :func:`kv_bytes_per_sequence`.
     """
-    return np.asarray(sum(g.layers * g.layer(kv_format, tp).token_bytes for g in kv_groups(spec, mtp=mtp)))
+    held = np.asarray(held_tokens, dtype=float)
+    total: Array = np.zeros(np.broadcast_shapes(held.shape, np.shape(tp)))
+    for group in kv_groups(spec, mtp=mtp):
+        grows = 1.0 if group.window_tokens is None else held < group.window_tokens
+        total = total + group.layers * group.layer(kv_format, tp).token_bytes * grows
+    return np.asarray(total)
 
 
 def kv_bytes_per_sequence(

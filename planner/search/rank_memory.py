@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numpy.typing import ArrayLike
+
 from planner.catalog.scheduler_spec import scheduler_spec
 from planner.memory.budget import MemoryBudget, memory_budget
 from planner.memory.coefficients import engine_memory
@@ -26,7 +28,7 @@ def rank_memory(
     engine_version: str | None = None,
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
-    gpu_memory_utilization: float | None = None,
+    gpu_memory_utilization: ArrayLike | None = None,
     needed_tokens: int = 0,
     cuda_graphs: bool = True,
 ) -> MemoryBudget:

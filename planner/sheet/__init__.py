@@ -9,6 +9,7 @@ one worker as in the plan. Functions of one number raise :class:`planner.InputEr
 from __future__ import annotations
 
 from planner.sheet.cells import (
+    kv_bytes_per_sequence,
     kv_bytes_per_token,
     max_concurrency,
     min_gpus,
@@ -21,6 +22,7 @@ from planner.sheet.table import candidates_table, plan_table
 
 __all__ = [
     "candidates_table",
+    "kv_bytes_per_sequence",
     "kv_bytes_per_token",
     "max_concurrency",
     "min_gpus",

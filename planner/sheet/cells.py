@@ -19,15 +19,44 @@ if TYPE_CHECKING:
     from planner.search.plan_schema import Candidate
 
 
-def kv_bytes_per_token(model: str, kv: str = "bf16", tp: int = 1) -> float:
-    """KV cache of one token in bytes, over all layers, on one of ``tp`` ranks (``tp = 1``: the whole model's).
+def kv_bytes_per_token(model: str, kv: str = "bf16", tp: int = 1, context_tokens: int | None = None) -> float:
+    """KV cache in bytes of one more token, over all layers, on one of ``tp`` ranks (``tp = 1``: the whole model's).
+
+    Of a model with windowed layers that is so while the windows fill. ``context_tokens`` names the length of a sequence
+    that the token is added to: windows that are full then add nothing. Times a length it is no sequence's size:
+    :func:`kv_bytes_per_sequence` is.
 
     >>> kv_bytes_per_token("deepseek-v3")
     70272.0
+    >>> kv_bytes_per_token("gemma-3-27b"), kv_bytes_per_token("gemma-3-27b", context_tokens=100_000)
+    (507904.0, 81920.0)
     """
     from planner.model.kv import kv_bytes_per_token as per_token
 
-    return float(per_token(_model(model), kv, _whole("tp", tp)))
+    held = 0 if context_tokens is None else _whole("context_tokens", context_tokens)
+    return float(per_token(_model(model), kv, _whole("tp", tp), held))
+
+
+def kv_bytes_per_sequence(model: str, tokens: int, kv: str = "bf16", tp: int = 1, engine: str = "vllm") -> float:
+    """KV cache in bytes of a sequence of ``tokens``, over all layers, on one of ``tp`` ranks: the engine's whole pages.
+
+    This is what ``planner memory`` and a plan count: windows keep no more than they see, recurrent layers a state, and
+    an engine may pad groups of layers to one size of page.
+
+    >>> kv_bytes_per_sequence("deepseek-v3", 8192) / 8192
+    70272.0
+    """
+    import numpy as np
+
+    from planner.memory.coefficients import engine_memory
+    from planner.memory.pages import page_groups, sequence_bytes
+    from planner.memory.weights import stage_table
+
+    spec, memory = _model(model), engine_memory(engine)
+    precision = _precision(spec, None, kv)
+    table = stage_table(spec, precision, _layout(tp, 1, 1, 1, None), memory)
+    groups = page_groups(spec, precision.kv, memory, tp=table.shards.tp, group_layers=table.group_layers)
+    return float(np.max(sequence_bytes(groups, _whole("tokens", tokens))))
 
 
 def weights_gib(

@@ -42,6 +42,24 @@ def test_import_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "8.03 B" in capsys.readouterr().out
 
 
+def test_the_cache_of_a_windowed_model_is_told_for_both_lengths(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = str(Path(__file__).resolve().parents[2] / "model_specs" / "gemma-3-27b.yaml")
+    assert run(["import-model", spec]) == 0
+    assert "507,904 bytes per token, 81,920 once windows are full" in capsys.readouterr().out
+    assert run(["import-model", spec, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kv_bytes_per_token_bf16_beyond_windows"] == 81920
+
+
+def test_a_specification_is_written_under_the_ending_by_which_it_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, spec = tmp_path / "mine.json", tmp_path / "mine.txt"
+    config.write_text(json.dumps(LLAMA))
+    assert run(["import-model", str(config), "--out", str(spec)]) == 2
+    assert "a file that ends in .yaml or .yml" in capsys.readouterr().err
+    assert not spec.exists()
+
+
 def test_an_unknown_architecture_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, spec = tmp_path / "config.json", tmp_path / "spec.yaml"
     config.write_text(json.dumps(LLAMA | {"architectures": ["RetNetForCausalLM"], "model_type": "retnet"}))

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from planner import sheet
+from planner.catalog import catalog, load_model
 from planner.errors import InfeasibleError, InputError
+from planner.hardware.device import device
+from planner.layout.layouts import Layouts
+from planner.model.precision import PrecisionPlan
+from planner.search.rank_memory import rank_memory
 
 
 @pytest.mark.parametrize(
@@ -22,6 +27,35 @@ def test_mla_is_replicated_and_gqa_is_split() -> None:
     assert sheet.kv_bytes_per_token("deepseek-v3", tp=8) == 70272.0
     assert sheet.kv_bytes_per_token("llama-3.1-405b", tp=8) == 516096.0 / 8
     assert sheet.kv_bytes_per_token("llama-3.1-405b", tp=16) == 516096.0 / 8
+
+
+def test_full_windows_take_no_further_token() -> None:
+    """Gemma 3 27B: 62 layers of 8,192 bytes a token, of which 10 keep more than 1,024 tokens."""
+    assert sheet.kv_bytes_per_token("gemma-3-27b") == 62 * 8192
+    assert sheet.kv_bytes_per_token("gemma-3-27b", context_tokens=1023) == 62 * 8192
+    assert sheet.kv_bytes_per_token("gemma-3-27b", context_tokens=1024, tp=2) == 10 * 4096
+    assert sheet.kv_bytes_per_token("llama-3.3-70b", context_tokens=100_000) == 327_680
+
+
+@pytest.mark.parametrize(
+    ("model", "engine"), [("gemma-3-27b", "vllm"), ("gpt-oss-120b", "sglang"), ("qwen3-next-80b-a3b", "vllm")]
+)
+@pytest.mark.parametrize("tokens", [100, 5000, 100_000])
+def test_a_sequence_takes_what_the_memory_budget_counts(model: str, engine: str, tokens: int) -> None:
+    spec = load_model(model)
+    precision = PrecisionPlan.from_checkpoint(spec).with_overrides({"kv": "bf16"})
+    chip = device(catalog().accelerator("h200-sxm"))
+    budget = rank_memory(catalog(), spec, precision, Layouts.of(tp=2), chip, engine)
+    found = sheet.kv_bytes_per_sequence(model, tokens, tp=2, engine=engine)
+    assert found == budget.sequence_bytes(tokens)[0]
+    if tokens > 5000:
+        one_more = sheet.kv_bytes_per_token(model, tp=2, context_tokens=tokens)
+        assert one_more == budget.kv_bytes_per_token[0]
+
+
+def test_sequences_of_uniform_layers_grow_with_their_tokens() -> None:
+    assert sheet.kv_bytes_per_sequence("deepseek-v3", 8192) == 8192 * 70272
+    assert sheet.kv_bytes_per_sequence("deepseek-v3", 8193) == 8208 * 70272, "whole pages of 16 tokens"
 
 
 def test_weights_shrink_with_ranks() -> None:
@@ -49,6 +83,9 @@ def test_spreadsheet_numbers_are_whole_numbers() -> None:
         (lambda: sheet.kv_bytes_per_token("deepseek-v33"), "deepseek-v3"),
         (lambda: sheet.kv_bytes_per_token("deepseek-v3", kv="int3"), "int3"),
         (lambda: sheet.kv_bytes_per_token("deepseek-v3", tp=0), "tp"),
+        (lambda: sheet.kv_bytes_per_token("deepseek-v3", context_tokens=0), "context_tokens"),
+        (lambda: sheet.kv_bytes_per_sequence("deepseek-v3", 0.5), "tokens"),  # type: ignore[arg-type]
+        (lambda: sheet.kv_bytes_per_sequence("deepseek-v3", 10, kv="int3"), "int3"),
         (lambda: sheet.weights_gib("deepseek-v3", tp=1.5), "tp"),  # type: ignore[arg-type]
         (lambda: sheet.tpot_ms("llama-3.1-8b", "dgx-h100", float("nan"), 10, 10), "concurrency: got nan"),
         (lambda: sheet.tpot_ms("llama-3.1-8b", "dgx-h100", float("inf"), 10, 10), "concurrency: got inf"),

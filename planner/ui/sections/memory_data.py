@@ -16,9 +16,11 @@ from planner.memory.blocks import (
     resident_tokens,
     sequences_that_fit,
 )
-from planner.memory.budget import StageRole
+from planner.memory.budget import MemoryBudget, StageRole
+from planner.memory.coefficients import engine_memory
+from planner.memory.weights import stage_table
 from planner.model.builder import tensors
-from planner.model.kv import kv_bytes_per_sequence, kv_bytes_per_token, kv_groups, uncompressed_mla_bytes_per_token
+from planner.model.kv import kv_bytes_per_token, kv_groups, uncompressed_mla_bytes_per_token
 from planner.model.parameters import active_parameters
 from planner.model.precision import FORMATS, PrecisionPlan
 from planner.model.sensitivity import SENSITIVITY, Check, Level, checks_owed, class_savings
@@ -62,15 +64,23 @@ class KvLayers:
     window_tokens: int | None
 
 
-def kv_layers(spec: ModelSpec, kv_format: str, tp: int) -> tuple[KvLayers, ...]:
-    """Cache of ``spec`` by kind of layer, equal ones merged."""
+def kv_layers(s: Setup, w: PoolWorkers, budget: MemoryBudget, kv_format: str) -> tuple[KvLayers, ...]:
+    """Cache of the layers on the stage of ``budget`` by kind of layer, equal ones merged."""
+    spec, tp = s.spec, int(w.layouts.tp[0])
+    table = stage_table(spec, s.precision, w.layouts, engine_memory(s.scenario.engine.name, s.catalog))
+    row, stage = table.of[0], budget.stage[0]
+    counts = [int(n) for n in table.group_layers[row, stage]]
+    if s.keeps_mtp and spec.mtp is not None:
+        counts.append(int(table.mtp_layers(spec.mtp.blocks)[row, stage]))
     found: dict[tuple[str, float, float, int | None], KvLayers] = {}
-    for group in kv_groups(spec):
+    for group, count in zip(kv_groups(spec, mtp=s.keeps_mtp), counts, strict=True):
+        if not count:
+            continue
         one = group.layer(kv_format, tp)
         kind = "window" if group.window_tokens is not None else str(group.kind)
         token, state = float(one.token_bytes), float(one.state_bytes)
         key = (kind, token, state, group.window_tokens)
-        layers = group.layers + (found[key].layers if key in found else 0)
+        layers = count + (found[key].layers if key in found else 0)
         values = float(group.values_per_token_per_rank(tp))
         found[key] = KvLayers(kind, layers, values, layers * token, layers * state, group.window_tokens)
     return tuple(found.values())
@@ -78,32 +88,40 @@ def kv_layers(spec: ModelSpec, kv_format: str, tp: int) -> tuple[KvLayers, ...]:
 
 @dataclass(frozen=True)
 class KvAnswer:
-    """What the calculator says, bytes on one rank; ``sequences`` of one whole worker."""
+    """What the calculator says, bytes on the tightest rank; ``sequences`` of one whole worker."""
 
-    per_token: float
+    layers: tuple[KvLayers, ...]
+    growing: tuple[KvLayers, ...]
+    """Those of ``layers`` that keep one token more of a sequence of the length asked for."""
     per_sequence: float
+    """Whole pages, as the memory budget counts them."""
     sequences: float
     uncompressed_ratio: float | None
     """Bytes of the same heads cached as plain multi-head attention over the bytes of this model's latent."""
+
+    @property
+    def per_token(self) -> float:
+        """Of one token more."""
+        return sum(g.token_bytes for g in self.growing)
 
 
 def kv_answer(s: Setup, w: PoolWorkers, kv_format: str, tokens: int) -> KvAnswer:
     """Cache of a sequence of ``tokens`` on a rank of the worker, and how many the worker holds."""
     budget = w.memory(s, kv_format=kv_format)
-    tp = int(w.layouts.tp[0])
-    per_token = float(kv_bytes_per_token(s.spec, kv_format, tp))
+    layers = kv_layers(s, w, budget, kv_format)
     fits = np.maximum(np.floor(budget.sequences(float(tokens))), 0.0) * w.layouts.attention_dp
     return KvAnswer(
-        per_token,
-        float(kv_bytes_per_sequence(s.spec, kv_format, float(tokens), tp)),
+        layers,
+        tuple(g for g in layers if g.window_tokens is None or tokens < g.window_tokens),
+        float(budget.sequence_bytes(float(tokens))[0]),
         float(fits[0]),
-        _compression(s.spec, kv_format, per_token),
+        _compression(s.spec, kv_format),
     )
 
 
-def _compression(spec: ModelSpec, kv_format: str, per_token: float) -> float | None:
+def _compression(spec: ModelSpec, kv_format: str) -> float | None:
     try:
-        return uncompressed_mla_bytes_per_token(spec, kv_format) / per_token
+        return uncompressed_mla_bytes_per_token(spec, kv_format) / float(kv_bytes_per_token(spec, kv_format))
     except InputError:
         return None
 

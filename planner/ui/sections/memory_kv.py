@@ -20,7 +20,6 @@ from planner.ui.sections.memory_data import (
     fit_curve,
     kv_answer,
     kv_formats,
-    kv_layers,
 )
 from planner.ui.sections.tables import table
 from planner.ui.subject import PoolWorkers, Subject
@@ -66,12 +65,11 @@ def show(subject: Subject, w: PoolWorkers) -> None:
         )
     else:
         st.warning(_("No sequence fits this worker: the other terms leave no room for the cache."))
-    layers = kv_layers(s.spec, kv_format, int(w.layouts.tp[0]))
-    _layers(layers)
+    _layers(found.layers)
     how(
         "memory.kv",
         {
-            _("Bytes per token on one GPU"): _per_token(layers, found),
+            _("Bytes per token on one GPU"): _per_token(found),
             _("Compression by the latent"): _latent(found),
         },
     )
@@ -140,10 +138,8 @@ def _layers(layers: tuple[KvLayers, ...]) -> None:
     )
 
 
-def _per_token(layers: tuple[KvLayers, ...], found: KvAnswer) -> Formula:
-    parts = [rf"{g.layers} \cdot {num(g.token_bytes / g.layers, 5)}" for g in layers if g.token_bytes and g.layers] or [
-        "0"
-    ]
+def _per_token(found: KvAnswer) -> Formula:
+    parts = [rf"{g.layers} \cdot {num(g.token_bytes / g.layers, 5)}" for g in found.growing if g.token_bytes] or ["0"]
     return Formula(
         r"\sum_{\text{layers}} \text{values per token} \cdot \text{bytes per value}",
         rf"{' + '.join(parts)} = {num(found.per_token, 5)}\ \text{{B}}",

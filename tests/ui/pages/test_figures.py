@@ -1,13 +1,18 @@
 """Figures of the pages are plain functions: what they draw adds up to the numbers behind them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from planner.catalog import catalog
 from planner.evidence.evidence_table import evidence_table
 from planner.evidence.nearness import nearness
+from planner.layout.layouts import Layouts
 from planner.layout.step_traffic import step_traffic
+from planner.scenario.schema import Scenario
 from planner.search.plan_schema import MemoryGib
+from planner.search.setup import setup
 from planner.ui.figures.cost import cost_by_load, power_bars, ways_bars
 from planner.ui.figures.evidence import coverage_bars, errors_by_group, predicted_against_measured
 from planner.ui.figures.hot_experts import hot_experts_lines
@@ -43,7 +48,6 @@ from planner.ui.sections.memory_data import (
     admission,
     fit_curve,
     kv_answer,
-    kv_layers,
     parameter_shares,
     precision_rows,
     resident,
@@ -75,9 +79,23 @@ def test_fewer_long_sequences_fit(small):
     assert (np.diff(curve.paged) <= 0).all()
     assert sequences_by_length(curve, 1000.0, small.setup.longest_request).data
     assert kv_answer(small.setup, w, "fp8_tensor", 1000).per_token < kv_answer(small.setup, w, "bf16", 1000).per_token
-    layers = kv_layers(small.setup.spec, "bf16", int(w.layouts.tp[0]))
-    assert sum(g.layers for g in layers) == small.setup.spec.num_layers
-    assert sum(g.token_bytes for g in layers) == pytest.approx(kv_answer(small.setup, w, "bf16", 1).per_token)
+    found = kv_answer(small.setup, w, "bf16", 1)
+    assert sum(g.layers for g in found.layers) == small.setup.spec.num_layers
+    assert sum(g.token_bytes for g in found.layers) == pytest.approx(found.per_token)
+
+
+@pytest.mark.parametrize("layout", [Layouts.of(tp=2), Layouts.of(tp=1, pp=2)])
+def test_the_calculator_counts_what_the_memory_budget_counts(small, layout):
+    """GPT-OSS: every other layer keeps 128 tokens; a stage of two holds half of the layers."""
+    question = Scenario.from_dict(small.scenario.to_dict() | {"model": "gpt-oss-120b", "precision": {}})
+    s = setup(question, small.setup.catalog)
+    w = replace(small.pools["both"], layouts=layout)
+    budget = w.memory(s, kv_format="bf16")
+    short, long = (kv_answer(s, w, "bf16", tokens) for tokens in (100, 10_000))
+    assert short.per_token == 2 * long.per_token
+    assert long.per_token == budget.kv_bytes_per_token[0]
+    assert long.per_sequence == budget.sequence_bytes(10_000)[0]
+    assert sum(g.layers for g in long.layers) == s.spec.num_layers / layout.pp[0]
 
 
 def test_paging_holds_at_least_what_reservation_does(small):
