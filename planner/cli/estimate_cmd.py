@@ -36,7 +36,11 @@ def estimate_command(
     node: Annotated[str | None, typer.Option("--node", help="Node type; absent means the scenario's first.")] = None,
     concurrency: Annotated[
         float | None,
-        typer.Option("--concurrency", min=1, help="Requests in flight in one worker; absent follows from the load."),
+        typer.Option(
+            "--concurrency",
+            min=1,
+            help="Requests in flight in one worker; at an offered rate the most on average. Absent: as by load.",
+        ),
     ] = None,
     catalog: CatalogOption = None,
     as_json: JsonOption = False,
@@ -68,10 +72,14 @@ def why_not(answer: Estimate) -> str:
 def render_estimate(answer: Estimate) -> None:
     """The same tables as a plan's best candidate."""
     from planner.cli.render_plan import render_breakdown, render_memory, slo_table
+    from planner.search.assumptions import ASKED
     from planner.search.headline import deployment, sig3, with_interval
 
     out, c = console(), answer.candidate
+    said = [text for text in answer.assumptions if text.startswith(ASKED)]
     out.print(deployment(c, paid=True), style="bold", markup=False, soft_wrap=True)
+    for text in said:
+        out.print(text, markup=False, soft_wrap=True)
     if not answer.feasible:
         out.print(f"N{why_not(answer)[1:]}.", style="bold", markup=False, soft_wrap=True)
     if c.ttft_ms.mean is None and not c.goodput_rps:
@@ -92,5 +100,5 @@ def render_estimate(answer: Estimate) -> None:
     render_memory(out, c)
     for mark in c.evidence.marks:
         out.print(f"  ! {mark.subject}: {mark.text}", markup=False, soft_wrap=True)
-    for text in answer.assumptions:
+    for text in (t for t in answer.assumptions if t not in said):
         out.print(f"  · {text}", markup=False, soft_wrap=True)

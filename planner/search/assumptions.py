@@ -22,6 +22,23 @@ def assumptions(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidat
     return tuple(dict.fromkeys(lines))
 
 
+FEWEST = "Workers are as few as meet every limit at the percentile it names, at the offered mean rate."
+
+
+ASKED = "A concurrency of "
+"""How :func:`held_at_rate` begins."""
+
+
+def held_at_rate(c: Candidate, rate_rps: float, asked: float) -> str:
+    """What a concurrency that was ``asked`` for means at an offered rate, which decides how full workers are."""
+    workers = "1 worker, which holds" if c.replicas == 1 else f"{c.replicas:,} workers, which hold"
+    each = "" if c.replicas == 1 else " each"
+    return (
+        f"{ASKED}{asked:,g} is what a worker may hold on average: at {rate_rps:g} requests per second that "
+        f"takes {workers} {c.concurrency / c.replicas:,.3g}{each}."
+    )
+
+
 def _percentiles(s: Setup) -> list[str]:
     lines = _steady(s)
     slo = s.scenario.slo
@@ -55,7 +72,7 @@ def _traffic(s: Setup) -> list[str]:
         + ", ".join(f"{name.replace('_', ' ')} {fmt}" for name, fmt in _formats(s)),
     ]
     if s.rate_rps is not None:
-        lines.append("Workers are as few as meet every limit at the percentile it names, at the offered mean rate.")
+        lines.append(FEWEST)
     if w.daily_profile is not None:
         lines.append(
             "The rate is that of the busiest hour of the day; other hours run fewer workers of the same layout."

@@ -17,7 +17,7 @@ from planner.layout.layouts import Layouts
 from planner.scenario.identity import identity_of
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.search.aggregated import Fitting, aggregated_deployments, fitting_layouts
-from planner.search.assumptions import assumptions
+from planner.search.assumptions import FEWEST, assumptions, held_at_rate
 from planner.search.blocks import THREADS
 from planner.search.candidate import candidates, serves_nothing
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
@@ -143,7 +143,8 @@ def estimate(
 ) -> Estimate:
     """One aggregated layout on one node type under the scenario's traffic, feasible or not.
 
-    Without ``concurrency`` (requests in flight in a worker) the best operating point of the layout is taken.
+    Without ``concurrency`` the best operating point of the layout is taken. In a closed loop ``concurrency`` requests
+    are in flight in the worker; at an offered rate as many workers are taken as keep no more in each on average.
     """
     return estimated(scenario, layout, node=node, concurrency=concurrency, catalog=catalog).estimate
 
@@ -176,6 +177,10 @@ def estimated(
     if s.rate_rps is not None:  # in a closed loop those that memory does not hold wait, and have their times
         held = held and not any(r.reason == "memory" for r in missed)
     reasons = (*broken, *missed)
+    taken = assumptions(s, [hw], [candidate])
+    if s.rate_rps is not None and concurrency is not None and held:
+        said = held_at_rate(candidate, s.rate_rps, concurrency)
+        taken = (said, *(text for text in taken if text != FEWEST))
     answer = Estimate(
         scenario=scenario,
         identity=identity_of(
@@ -184,7 +189,7 @@ def estimated(
         candidate=candidate if held else serves_nothing(candidate),
         feasible=not reasons,
         rejected=reasons,
-        assumptions=(*((ONE_WORKER,) if pools_only(scenario) else ()), *assumptions(s, [hw], [candidate])),
+        assumptions=(*((ONE_WORKER,) if pools_only(scenario) else ()), *taken),
         versions=versions(s.catalog),
     )
     return Estimated(s, answer, table.take(np.array([row])))

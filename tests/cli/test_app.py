@@ -117,6 +117,13 @@ def test_estimate(answered: list[Any], capsys: pytest.CaptureFixture[str]) -> No
     assert "160.2 GiB" in capsys.readouterr().err
 
 
+def test_an_estimate_says_at_the_top_what_a_concurrency_comes_to(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["estimate", CHAT, "--tp", "8", "--concurrency", "16"]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("A concurrency of 16 is what a worker may hold on average: at 1.5 requests per second")
+    assert sum("A concurrency of 16" in line for line in lines) == 1
+
+
 BAD_USAGE = [
     ["plan"],
     ["plan", "none.yaml"],

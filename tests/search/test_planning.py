@@ -15,6 +15,7 @@ import planner
 from planner.errors import InputError
 from planner.layout.layouts import Layouts
 from planner.scenario.schema import Scenario
+from planner.search.assumptions import ASKED, FEWEST
 from planner.search.pareto import pareto_mask
 from planner.search.plan_schema import Candidate, Plan
 
@@ -179,6 +180,26 @@ def test_estimating_a_planned_layout_gives_its_numbers(name: str) -> None:
         for level in ("mean", "p50", "p95", "p99"):
             mine, theirs = getattr(getattr(again, metric), level), getattr(getattr(best, metric), level)
             assert mine == pytest.approx(theirs, rel=0.1), (metric, level)
+
+
+def test_a_concurrency_at_an_offered_rate_says_what_comes_of_it() -> None:
+    """The rate decides how full workers are; in a closed loop the number asked for is what is in flight."""
+    for asked in (4.0, 12.0):
+        answer = planner.estimate(_scenario(), Layouts.of(tp=4), concurrency=asked)
+        c = answer.candidate
+        held = c.concurrency / c.replicas
+        assert held < 1.05 * asked
+        assert answer.assumptions[0].startswith(f"A concurrency of {asked:g} is what a worker may hold on average")
+        assert f"at 4 requests per second that takes {c.replicas}" in answer.assumptions[0]
+        assert f"{held:.3g}" in answer.assumptions[0]
+        assert FEWEST not in answer.assumptions
+    free = planner.estimate(_scenario(), Layouts.of(tp=4))
+    assert FEWEST in free.assumptions
+    loop = _scenario().to_dict()
+    loop["workload"]["arrival"] = {"kind": "closed_loop", "concurrency": 12}
+    for answer in (free, planner.estimate(Scenario.from_dict(loop), Layouts.of(tp=4), concurrency=12.0)):
+        assert not any(text.startswith(ASKED) for text in answer.assumptions)
+    assert answer.candidate.concurrency == 12
 
 
 def test_nothing_fits_says_memory_and_what_would_fit() -> None:
