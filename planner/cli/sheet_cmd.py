@@ -58,13 +58,14 @@ def sheet_command(
 def _run(source: Path, target: Path, as_json: bool) -> int:
     """Exit 2 where a row is wrong: the file is written all the same, with the message in the row."""
     from planner.export.workbook.table_book import fill_table
-    from planner.sheet.rows import foreign_columns
+    from planner.sheet.rows import check_once, foreign_columns
     from planner.sheet.table import answer
 
     left: list[str] = []
 
-    def foreign(names: list[str]) -> list[str]:
-        left.extend(foreign_columns(names))
+    def foreign(columns: list[tuple[str, str]]) -> list[str]:
+        check_once(columns)
+        left.extend(foreign_columns([name for _, name in columns]))
         if left:
             log(f"left as they are, no columns of a scenario: {', '.join(left)}")
         return left

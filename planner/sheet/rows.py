@@ -98,6 +98,20 @@ def check_columns(names: list[str]) -> None:
     _check_required(names)
 
 
+def check_once(columns: Iterable[tuple[str, str]]) -> None:
+    """Raises InputError where two of the ``columns``, (place, name) each, hold the same key of a scenario or the same
+    answer: one of them would be left out without anybody noticing. Columns of a buyer's own may repeat.
+    """
+    seen: dict[str, str] = {}
+    for place, name in columns:
+        if not _known(name):
+            continue
+        key, here = COLUMNS[name].path if name in COLUMNS else name, f"{name} in {place}"
+        if key in seen:
+            raise InputError("columns", f"{seen[key]}, {here}", "one column for one thing")
+        seen[key] = here
+
+
 def foreign_columns(names: list[str]) -> list[str]:
     """The columns that are none of a scenario nor of its answer, such as a buyer's own notes.
 

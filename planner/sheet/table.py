@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, PlannerError
 from planner.search.record import RESULT_COLUMNS, Record, blank, record
-from planner.sheet.rows import by_column, check_columns, question
+from planner.sheet.rows import by_column, check_columns, check_once, question
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +22,8 @@ def plan_table(rows: Any, progress: Progress | None = None) -> Any:
     ``rows`` is a pandas DataFrame, a list of mappings, or a rectangle of cells (list of lists) whose first row holds
     the column names, as Excel's Python cells, xlwings and LibreOffice hand over ranges. The answer has the same form:
     the columns given, then :data:`planner.search.record.RESULT_COLUMNS`. A row that cannot be read, or that nothing
-    serves, keeps its place with ``status`` and ``message``. Raises InputError only for columns that do not exist and
-    for more than 10,000 rows.
+    serves, keeps its place with ``status`` and ``message``. Raises InputError only for what is no table, for columns
+    that do not exist or are there twice, and for more than 10,000 rows.
     """
     names, records = _records(rows)
     check_columns(names)
@@ -91,20 +91,30 @@ def candidates_table(model: str, node: str, rate_rps: float, input_tokens: int, 
 
 
 def _records(rows: Any) -> tuple[list[str], list[Mapping[str, Any]]]:
-    """Column names and rows of any of the three forms."""
+    """Column names and rows of any of the three forms; places of columns are counted from 1."""
     if hasattr(rows, "columns") and hasattr(rows, "to_dict"):
-        return [str(c) for c in rows.columns], rows.to_dict("records")
+        names = [str(c) for c in rows.columns]
+        check_once((f"column {i}", name) for i, name in enumerate(names, start=1))
+        return names, rows.to_dict("records")
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        raise _no_table(rows)
     rows = list(rows)
     if not rows:
         raise InputError("rows", "nothing", "at least one row")
     if all(isinstance(r, Mapping) for r in rows):
         names = list(dict.fromkeys(str(k) for r in rows for k in r))
+        check_once((f"key {i}", name) for i, name in enumerate(names, start=1))
         return names, rows
     if all(isinstance(r, Sequence) and not isinstance(r, str) for r in rows):
         names = ["" if cell is None else str(cell).strip() for cell in rows[0]]
         kept = [(i, n) for i, n in enumerate(names) if n]
+        check_once((f"column {i + 1}", name) for i, name in kept)
         return [n for _, n in kept], [{n: (r[i] if i < len(r) else None) for i, n in kept} for r in rows[1:]]
-    raise InputError("rows", type(rows[0]).__name__, "a DataFrame, a list of mappings, or a rectangle with a header")
+    raise _no_table(rows[0])
+
+
+def _no_table(given: Any) -> InputError:
+    return InputError("rows", type(given).__name__, "a DataFrame, a list of mappings, or a rectangle with a header")
 
 
 def _like(rows: Any, columns: list[str], out: list[dict[str, Any]]) -> Any:

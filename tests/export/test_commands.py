@@ -210,3 +210,21 @@ def test_a_misspelt_grid_key_fails_at_once(tmp_path: Path, capsys: pytest.Captur
     assert run(["sweep", str(tmp_path / "grid.yaml"), "--out", str(tmp_path / "out.csv")]) == 2
     assert "grid.workload.arrivals" in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_column_that_is_there_twice_is_refused_by_its_letters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Columns of a buyer's own may repeat."""
+    book = openpyxl.Workbook()
+    head = ("note", "note", "model", "node", "input_tokens", "output_tokens", "rate_rps")
+    for row in ((*head, "rate_rps"), ("a", "b", "qwen3-32b", "dgx-h100", 1000, 100, 2, 5)):
+        book.active.append(row)
+    source, target = tmp_path / "in.xlsx", tmp_path / "out.xlsx"
+    book.save(source)
+    assert run(["sheet", "run", str(source), str(target)]) == 2
+    assert "rate_rps in column G, rate_rps in column H" in capsys.readouterr().err
+    assert not target.exists()
+    book.active.delete_cols(8)
+    book.save(source)
+    assert run(["sheet", "run", str(source), str(target)]) == 0

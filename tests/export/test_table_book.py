@@ -42,8 +42,12 @@ def fake(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return blank("ok", None) | {"gpus": 8, "layout": "TP8"}
 
 
+def foreign(columns: list[tuple[str, str]]) -> list[str]:
+    return foreign_columns([name for _, name in columns])
+
+
 def run(source: Path, target: Path) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    counts = fill_table(source, target, fake, foreign_columns, lambda *_: None)
+    counts = fill_table(source, target, fake, foreign, lambda *_: None)
     sheet = openpyxl.load_workbook(target).worksheets[0]
     rows = [r for r in sheet.iter_rows(values_only=True) if any(r)]
     top = next(i for i, r in enumerate(rows) if "model" in r)
@@ -87,7 +91,7 @@ def test_columns_of_the_buyers_own_pass_through(tmp_path: Path) -> None:
     rows = [(*row, *own) for row, own in zip(ROWS[:3], [("prix", "notes"), (3.5, "=1+1"), (None, "=A1")], strict=True)]
     source = made(tmp_path / "in.xlsx", (*rows, (*ROWS[3], "a comment", None)))
     asked: list[Mapping[str, Any]] = []
-    fill_table(source, tmp_path / "out.xlsx", lambda r: asked.append(r) or fake(r), foreign_columns, lambda *_: None)
+    fill_table(source, tmp_path / "out.xlsx", lambda r: asked.append(r) or fake(r), foreign, lambda *_: None)
     assert [list(r) for r in asked] == [list(ROWS[0])] * 2
     table = list(openpyxl.load_workbook(tmp_path / "out.xlsx").worksheets[0].iter_rows(values_only=True))
     assert [r[6:8] for r in table] == [("prix", "notes"), (3.5, "=1+1"), (None, "=A1"), ("a comment", None)]

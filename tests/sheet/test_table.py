@@ -59,8 +59,8 @@ def test_a_table_with_results_is_planned_anew() -> None:
     assert sheet.plan_table(once) == once
 
 
-@pytest.mark.parametrize("rows", [[], ["text"], [1, 2], [{"model": "x", "nodes_": 1}]])
-def test_what_is_no_table(rows: list[object]) -> None:
+@pytest.mark.parametrize("rows", [[], ["text"], [1, 2], [{"model": "x", "nodes_": 1}], 5, None, "text", GOOD])
+def test_what_is_no_table(rows: object) -> None:
     with pytest.raises(InputError):
         sheet.plan_table(rows)
 
@@ -73,3 +73,14 @@ def test_candidates_as_a_range() -> None:
         sheet.candidates_table("llama-3.1-405b", "dgx-h100", 2, 1000, 100, max_gpus_per_worker=1)
     with pytest.raises(InputError, match="tpot_limit_ms"):
         sheet.candidates_table("qwen3-32b", "dgx-h100", 2, 1000, 100, tpot_limit=50)
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    """Either of the two would be dropped without a word."""
+    head, cells = [*GOOD, "rate_rps"], [*GOOD.values(), 5]
+    with pytest.raises(InputError, match=r"rate_rps in column 6, rate_rps in column 7.*; one column for one thing"):
+        sheet.plan_table([head, cells])
+    with pytest.raises(InputError, match="rate_rps in column 7"):
+        sheet.plan_table(pd.DataFrame([cells], columns=head))
+    with pytest.raises(InputError, match=r"rate_rps in key 6, workload\.arrival\.rate_rps in key 7"):
+        sheet.plan_table([GOOD | {"workload.arrival.rate_rps": 5}])

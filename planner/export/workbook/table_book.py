@@ -23,10 +23,10 @@ Answer = Callable[[Mapping[str, Any]], Mapping[str, Cell]]
 def fill_table(source: Path, target: Path, answer: Answer, foreign: Foreign, note: Note) -> Counts:
     """Reads the table of ``source``, answers every row and writes ``target``; returns how the rows went.
 
-    ``answer`` gives the result columns of a row; ``foreign`` says which columns are left as they are, and refuses
-    names; ``note`` hears of each row. Result columns stand right of the table, or where columns of these names already
-    are. Rows without a single input are passed over. Raises InputError for a file that is no workbook, too large, or
-    without a table.
+    ``answer`` gives the result columns of a row; ``foreign`` says which columns, each given with its place, are left as
+    they are, and refuses others; ``note`` hears of each row. Result columns stand right of the table, or where columns
+    of these names already are. Rows without a single input are passed over. Raises InputError for a file that is no
+    workbook, too large, or without a table.
     """
     openpyxl = _openpyxl()
     _check_file(source)
@@ -40,7 +40,8 @@ def fill_table(source: Path, target: Path, answer: Answer, foreign: Foreign, not
     name = SHEET if SHEET in book.sheetnames else book.sheetnames[0]
     sheet, read = book[name], values[name]
     top, columns = _header(read, source)
-    left = set(foreign([c for c in columns.values() if c]))
+    letter = openpyxl.utils.get_column_letter
+    left = set(foreign([(f"column {letter(c)}", n) for c, n in columns.items() if n]))
     inputs = {c: n for c, n in columns.items() if n and n not in RESULT_COLUMNS and n not in left}
     places = {n: c for c, n in columns.items() if n in RESULT_COLUMNS}
     free = max(c for c, n in columns.items() if n) + 1
@@ -63,7 +64,7 @@ def fill_table(source: Path, target: Path, answer: Answer, foreign: Foreign, not
     return counts
 
 
-Foreign = Callable[[list[str]], Sequence[str]]
+Foreign = Callable[[list[tuple[str, str]]], Sequence[str]]
 Note = Callable[[int, int, str], None]
 Counts = dict[str, int]
 
