@@ -65,7 +65,9 @@ class NodeChoice(Schema):
         0, description="Smallest number of these nodes in the deployment."
     )
     max_nodes: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="Largest number of these nodes; absent means as many as the load needs."
+        None,
+        description="Largest number of these nodes in the deployment, spare ones included (under pools: in the pool); "
+        "absent means as many as the load needs.",
     )
     gpus: Annotated[int, Field(ge=1, le=4096)] | None = Field(
         None, description="GPUs used in each node; absent means all of them."

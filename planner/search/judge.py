@@ -4,6 +4,7 @@ so, and what more nodes would not help does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.search.rejections import Judge, Rejections
 from planner.search.setup import Setup
-from planner.search.table import Outcome, Workers
+from planner.search.table import Outcome, Workers, on_same_nodes
 from planner.units import GIB, MILLISECOND
 
 Array = NDArray[np.float64]
@@ -35,17 +36,26 @@ def latency_ms(outcome: Outcome, metric: str, level: str) -> Array:
     return outcome.latency[(metric.removesuffix("_ms"), level)] / MILLISECOND
 
 
-def nodes_needed(s: Setup, pool: Workers) -> NDArray[np.int64]:
-    """Nodes that a pool takes, spare ones included, (n,)."""
-    return np.asarray(pool.nodes + s.scenario.reliability.spare_nodes)
+def nodes_limited(s: Setup, decode: Workers, prefill: Workers | None) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Nodes that are taken of each choice with a limit, (n,), and the limit: spare ones included, and of both pools
+    together where both stand on one choice.
+    """
+    spare = s.scenario.reliability.spare_nodes
+    if prefill is not None and on_same_nodes(s, prefill, decode):
+        counts = [(decode, np.asarray(decode.nodes + prefill.nodes + 2 * spare))]
+    else:
+        counts = [(pool, np.asarray(pool.nodes + spare)) for pool in (decode, prefill) if pool is not None]
+    for pool, nodes in counts:
+        most = pool.hardware.choice.max_nodes
+        if most is not None:
+            yield nodes, most
 
 
 def short_of_nodes(s: Setup, decode: Workers, prefill: Workers | None) -> NDArray[np.bool_]:
-    """Where a pool takes more nodes than its type allows, (n,)."""
+    """Where a deployment takes more nodes of a choice than it allows, (n,)."""
     out = np.zeros(len(decode), dtype=bool)
-    for pool in (decode, prefill):
-        if pool is not None and pool.hardware.choice.max_nodes is not None:
-            out |= nodes_needed(s, pool) > pool.hardware.choice.max_nodes
+    for nodes, most in nodes_limited(s, decode, prefill):
+        out |= nodes > most
     return out
 
 
@@ -65,12 +75,8 @@ def judge(
     _check_limits(s, outcome, verdict)
     if s.scenario.slo.completion_rate is not None:
         verdict.check("completion", s.scenario.slo.completion_rate, 1.0 - outcome.rejection)
-    for pool in (decode, prefill):
-        if pool is None:
-            continue
-        most = pool.hardware.choice.max_nodes
-        if most is not None:
-            verdict.check("nodes", nodes_needed(s, pool), float(most))
+    for nodes, most in nodes_limited(s, decode, prefill):
+        verdict.check("nodes", nodes, float(most))
     return verdict.done()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 
@@ -223,7 +224,12 @@ def _choices(scenario: Scenario) -> list[NodeChoice]:
     chosen = list(scenario.hardware.candidates)
     if pools is not None and "disagg" in scenario.search.serving:
         chosen += [*pools.prefill, *pools.decode]
-    return list({(c.node, c.gpus): c for c in chosen}.values())
+    most: dict[tuple[str, int | None], NodeChoice] = {}
+    for c in chosen:  # named for several uses, layouts are those of the most nodes; each use has its own limit
+        known = most.setdefault((c.node, c.gpus), c)
+        if known.max_nodes is not None and (c.max_nodes is None or c.max_nodes > known.max_nodes):
+            most[(c.node, c.gpus)] = c
+    return list(most.values())
 
 
 def _choice(scenario: Scenario, node: str | None) -> NodeChoice:
@@ -269,7 +275,7 @@ def _whole(s: Setup, fits: Mapping[tuple[str, int | None], tuple[Hardware, Fitti
     for choice in s.scenario.hardware.candidates:
         found = fits.get((choice.node, choice.gpus))
         if found is not None:
-            yield choice.node, partial(aggregated_deployments, s, *found)
+            yield choice.node, partial(aggregated_deployments, s, replace(found[0], choice=choice), found[1])
 
 
 def _split(s: Setup, fits: Mapping[tuple[str, int | None], tuple[Hardware, Fitting]]) -> Iterator[Job]:
@@ -284,15 +290,17 @@ def _split(s: Setup, fits: Mapping[tuple[str, int | None], tuple[Hardware, Fitti
     limits = [limit for metric, _, limit in s.scenario.slo.limits() if metric in ("tpot_ms", "tbt_ms")]
     tpot_s = min(limits) * MILLISECOND if limits else None
 
-    def evaluate(first: tuple[Hardware, Fitting], second: tuple[Hardware, Fitting]) -> Deployments | None:
-        return disaggregated_deployments(s, prefill_points(s, *first), decode_points(s, *second), tpot_s)
+    def evaluate(p: NodeChoice, d: NodeChoice) -> Deployments | None:
+        (first, on_p), (second, on_d) = fits[(p.node, p.gpus)], fits[(d.node, d.gpus)]
+        first, second = replace(first, choice=p), replace(second, choice=d)
+        return disaggregated_deployments(s, prefill_points(s, first, on_p), decode_points(s, second, on_d), tpot_s)
 
     for p, d in pairs:
         first, second = fits.get((p.node, p.gpus)), fits.get((d.node, d.gpus))
         if first is None or second is None or not len(first[1].layouts) or not len(second[1].layouts):
             continue
         name = d.node if p.node == d.node else f"{p.node} with {d.node}"
-        yield name, partial(evaluate, first, second)
+        yield name, partial(evaluate, p, d)
 
 
 def _written(s: Setup, tables: list[Deployments], chosen: list[Key]) -> list[Candidate]:

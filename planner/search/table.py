@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.layout.layouts import Layouts
 from planner.search.rejections import Rejections
-from planner.search.setup import Hardware
+from planner.search.setup import Hardware, Setup
 from planner.serving.rows import put
 
 if TYPE_CHECKING:
@@ -80,6 +80,12 @@ class Workers:
         held = float(self.concurrency[i])
         count = f"{held:,.0f}" if held >= 0.95 else f"{held:.2g}"
         return f"{name} at {count} request{'' if count == '1' else 's'} per worker"
+
+
+def on_same_nodes(s: Setup, one: Workers, other: Workers) -> bool:
+    """Whether workers of two pools stand on nodes of one choice of the scenario, which keeps none for either pool."""
+    a, b = one.hardware.choice, other.hardware.choice
+    return s.scenario.hardware.pools is None and (a.node, a.gpus) == (b.node, b.gpus)
 
 
 @dataclass(frozen=True)

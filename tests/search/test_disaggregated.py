@@ -15,8 +15,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.parametrize("name", ["deepseek-r1-h200", "kimi-k2-gb200"])
 def test_points_left_out_before_pairing_win_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = planner.load_scenario(EXAMPLES / f"{name}.yaml")
-    scenario = scenario.model_copy(update={"search": scenario.search.model_copy(update={"serving": ("disagg",)})})
+    data = planner.load_scenario(EXAMPLES / f"{name}.yaml").to_dict()
+    data["search"]["serving"] = ["disagg"]
+    for choice in data["hardware"]["candidates"]:
+        choice.pop("max_nodes")
+    scenario = planner.Scenario.from_dict(data)
     found: list[Feasible] = []
 
     def seen(feasible: Feasible, best: Key | None) -> list[Key]:
