@@ -181,7 +181,7 @@ def aggregated_deployments(
             result = ranked_by(s, w, loaded, result)
         else:
             w, loaded, result = at_most(s, w, stage, slope)
-        w = at_occupancy(w, result)
+        w = at_occupancy(w, result, held)
     else:
         loaded = Loaded(worker_load(s, w, stage, slope), loop=loop, concurrency=w.concurrency)
         result = under_load(s, loaded)

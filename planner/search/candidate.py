@@ -24,6 +24,7 @@ from planner.search.evaluation import budget_of, cache_slots, kv_slots
 from planner.search.explain import binding_sentence, explain_step, gain_sentence
 from planner.search.in_flight import in_workers
 from planner.search.loaded import good_part
+from planner.search.next_step import next_steps
 from planner.search.outcome import billed_gpus
 from planner.search.plan_schema import (
     AdmissionPolicy,
@@ -42,7 +43,6 @@ from planner.search.plan_schema import (
     UsdPerMtok,
 )
 from planner.search.policies import admission_policy, by_priority
-from planner.search.rejections import REASONS, sentence
 from planner.search.setup import Setup
 from planner.search.table import Deployments, IntArray
 from planner.search.transfer import transfer_plans, transfer_sentences
@@ -90,9 +90,10 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     goodput = d.outcome.goodput_rps[rows]
     goodput = np.where(np.isnan(goodput), d.outcome.throughput_rps[rows] * good_part(s, result), goodput)
     sequences, budget = decode_sequences(s, chosen, result, share)
-    slots, memory_holds = kv_slots(s, chosen, budget, share), cache_slots(s, chosen, budget, share)
+    memory_holds = cache_slots(s, chosen, budget, share)
     hardware = [d.decode.hardware] if d.prefill is None else [d.prefill.hardware, d.decode.hardware]
     spread, note = extra_spread(hardware), cache(partial(evidence_note, s, hardware))
+    leaner = next_steps(s, d, rows, ranks, held)
     paid = billed_gpus(s, [chosen] if pool is None else [pool, chosen])
     out: dict[int, Candidate] = {}
     for k, row in enumerate(int(r) for r in rows):
@@ -110,7 +111,6 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             paid=int(paid[k]),
             held=float(held[k]),
             per_worker=float(steps_with[k]),
-            slots=float(slots[k]),
             memory_holds=float(memory_holds[k]),
             settings=settings,
             goodput_rps=float(goodput[k]),
@@ -120,6 +120,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             priorities=by_priority(s, d.loaded.worker.take(rows), result, k) if d.prefill is None else (),
             breakdown=breakdown_of((("decode", decode), (second, prefill)), k),
             binding=binding_sentence(decode, k, "decode"),
+            leaner=leaner.get(row),
             gains=(gain_sentence(decode, k, "decode"), gain_sentence(prefill, k, second)),
             pools=None
             if pool is None or pool_budget is None
@@ -150,7 +151,6 @@ def _candidate(
     paid: int,
     held: float,
     per_worker: float,
-    slots: float,
     memory_holds: float,
     settings: OperatingPoint,
     goodput_rps: float,
@@ -160,6 +160,7 @@ def _candidate(
     priorities: tuple[PriorityLatency, ...],
     breakdown: Breakdown,
     binding: str,
+    leaner: str | None,
     gains: tuple[str, ...],
     pools: tuple[Pool, Pool] | None,
     transfer: KvTransfer | None,
@@ -211,7 +212,7 @@ def _candidate(
         interval=interval,
         slo=slo_checks(s, latency, interval),
         binding=binding,
-        explanation=(*_next_step(d, i, slots, memory_holds, held), *transfer_sentences(transfer), *gains),
+        explanation=(*([] if leaner is None else [leaner]), *transfer_sentences(transfer), *gains),
         breakdown=breakdown,
         traffic=traffic,
         evidence=note(kind, outside=outside),
@@ -242,34 +243,6 @@ def serves_nothing(candidate: Candidate) -> Candidate:
             "explanation": (),
         }
     )
-
-
-def _next_step(d: Deployments, i: int, slots: float, memory_holds: float, held: float) -> tuple[str, ...]:
-    """Why not more requests per worker: what the next larger operating point of the same layout breaks. A worker has
-    ``held`` requests on average; its memory would hold ``memory_holds``, the engine's limit leaves ``slots`` of them.
-    """
-    if d.prefill is not None:
-        return ()
-    w = d.decode
-    if d.loaded is not None and d.loaded.loop is None and int(w.count[i]) == 1:
-        return (f"One worker carries the load, with {held:,.1f} requests in it on average.",)
-    same = (w.token_budget == w.token_budget[i]) & (w.two_batch == w.two_batch[i])
-    for values in w.layouts.as_columns().values():
-        same &= values == values[i]
-    larger = np.flatnonzero(same & (w.concurrency > w.concurrency[i]))
-    if not larger.size:
-        if w.concurrency[i] + 1.0 > memory_holds:
-            return (f"Memory holds no more than {memory_holds:,.0f} requests per worker.",)
-        if w.concurrency[i] + 1.0 > slots:
-            return (f"The engine runs no more than {slots:,.0f} requests per worker at once.",)
-        return (f"More requests per worker were not evaluated; memory would hold {memory_holds:,.0f}.",)
-    j = int(larger[np.argmin(w.concurrency[larger])])
-    code = int(d.rejections.code[j])
-    if code < 0:
-        return ()
-    reason = REASONS[d.rejections.names[code]]
-    text = sentence(reason, float(d.rejections.needed[j]), float(d.rejections.available[j]))
-    return (f"More requests do not fit: at {w.concurrency[j]:,.0f} per worker, {text}.",)
 
 
 def _pools(

@@ -164,9 +164,11 @@ def ranked_by(s: Setup, w: Workers, loaded: Loaded, found: LoadResult) -> LoadRe
     return result.updated(rows, under_load(s, loaded.take(rows), known=found.flow.take(rows)))
 
 
-def at_occupancy(w: Workers, result: LoadResult) -> Workers:
-    """Workers with the requests that their load comes to, where it comes to rest."""
-    return replace(w, concurrency=np.where(result.stable, result.flow.occupancy, w.concurrency))
+def at_occupancy(w: Workers, result: LoadResult, held: Held) -> Workers:
+    """Workers with the requests that their load comes to, where it comes to rest; those that memory does not hold keep
+    the requests that they were evaluated with, as it is these that do not fit.
+    """
+    return replace(w, concurrency=np.where(result.stable & held.fits, result.flow.occupancy, w.concurrency))
 
 
 def at_own_occupancy(s: Setup, w: Workers, load: WorkerLoad) -> Workers:

@@ -59,6 +59,6 @@ def at_own_steps(s: Setup, w: Workers, load: WorkerLoad, slope: Array | None = N
     load = worker_load(s, w, stage, slope)
     loaded = Loaded(load, loop=loop, concurrency=w.concurrency) if closed else Loaded(load)
     result = under_load(s, loaded)
-    w = w if closed else at_occupancy(w, result)
+    w = w if closed else at_occupancy(w, result, held)
     outcome = outcome_of(s, w, None, result, loop.throughput_rps)
     return Deployments("agg", w, None, outcome, judge(s, w, None, outcome, (held,)), len(w), loaded)

@@ -172,7 +172,9 @@ SENTENCES = (
         "10 % more of one resource would shorten the {step} step by: compute {a}, memory bandwidth {b}, "
         "network bandwidth {c}"
     ),
-    N_("More requests do not fit: at {n} per worker, {why}"),
+    N_("One worker less is too few: with {a} instead of {b}, at {n} requests per worker, {why}"),
+    N_("One worker less is too few: with {a} instead of {b}, {why}"),
+    N_("the load is more than the workers pass"),
     N_("One worker carries the load, with {n} requests in it on average"),
     N_(
         "A prompt's KV cache of {size} MiB moves over the {kind} {n} times, once for each decode rank that holds it, "
@@ -183,9 +185,6 @@ SENTENCES = (
         "A prompt's KV cache of {size} MiB moves over the {kind} in {whole} ms and adds {shown} ms to TTFT, latency "
         "and waits included; the busiest link carries transfers {busy} of the time"
     ),
-    N_("Memory holds no more than {n} requests per worker"),
-    N_("The engine runs no more than {n} requests per worker at once"),
-    N_("More requests per worker were not evaluated; memory would hold {n}"),
     N_("measured: runs of this model, GPU, engine and layout"),
     N_("near: runs of this model, GPU and engine in other layouts"),
     N_("further: runs on this GPU and engine, of other models"),
