@@ -104,19 +104,27 @@ def latency_fix(
     describe: Callable[[int], str],
     *,
     within_nodes: bool = False,
+    serves: ArrayLike | None = None,
+    broken: Callable[[int], str | None] = lambda _: None,
 ) -> str | None:
     """The candidate of the fewest ``gpus`` (n,) that keeps a limit on a latency, else the nearest value that any
     reaches; ``reached_s`` (n,) in seconds, NaN for those left out. None where that takes more than VAST_GPUS.
 
-    ``within_nodes``: those that take more nodes than allowed are left out, and are fast in vain.
+    Those that serve as asked (``serves``, (n,)) go before others; of one that does not, what it breaks is said, in words
+    by ``broken``: it is no way out. ``within_nodes``: those that take more nodes than allowed are left out, and are fast in vain.
     """
     values, count = np.asarray(reached_s, dtype=np.float64), np.asarray(gpus)
     known = np.flatnonzero(np.isfinite(values))
     keep = known[values[known] <= limit_s]
     if keep.size:
+        whole = keep if serves is None else keep[np.asarray(serves)[keep]]
+        keep = whole if whole.size else keep
         best = int(keep[np.lexsort((values[keep], count[keep]))[0]])
         value, _ = told_apart(float(values[best]) / MILLISECOND, limit_s / MILLISECOND)
-        return None if count[best] > VAST_GPUS else f"{describe(best)} reaches a {metric} of {value} ms"
+        if count[best] > VAST_GPUS:
+            return None
+        text, why = f"{describe(best)} reaches a {metric} of {value} ms", broken(best)
+        return text if why is None else f"{text}, but {why}"
     small = known[count[known] <= VAST_GPUS]
     if not small.size:
         return None

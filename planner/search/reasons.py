@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -156,13 +157,22 @@ def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None
 
         def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:
             within = bool(short.any()) and not few.all()
-            return latency_fix(metric, reached, limit * MILLISECOND, table.gpus, table.describe, within_nodes=within)
+            serves, broken = table.rejections.feasible, partial(_broken, table)
+            all_of = (metric, reached, limit * MILLISECOND, table.gpus, table.describe)
+            return latency_fix(*all_of, within_nodes=within, serves=serves, broken=broken)
 
         found[f"slo_{metric.removesuffix('_ms')}"] = fix
     if _of(table, "nodes").any():
         found["nodes"] = lambda i: _more_nodes(table, i)
     found["memory"] = lambda i: _fewer_requests(s, table, i)
     return found
+
+
+def _broken(table: Deployments, i: int) -> str | None:
+    """What deployment ``i`` of a table breaks, in words; None where it serves as asked."""
+    r = table.rejections
+    code = int(r.code[i])
+    return None if code < 0 else sentence(REASONS[r.names[code]], float(r.needed[i]), float(r.available[i]))
 
 
 def _of(table: Deployments, reason: str) -> np.ndarray:

@@ -155,6 +155,7 @@ FIXES = (
     N_("{node}: workers of several nodes are left out: the network bandwidth is not sourced"),
     N_("the smallest {metric} with at most {n} GPUs is {a} ms ({who}), against a limit of {b} ms"),
     N_("the smallest {metric} within the nodes allowed is {a} ms ({who}), against a limit of {b} ms"),
+    N_("{who} reaches a {metric} of {a} ms, but {why}"),
     N_("{who} reaches a {metric} of {a} ms"),
     N_("{a} nodes instead of {b} ({who})"),
     N_("{a} node instead of {b} ({who})"),

@@ -5,9 +5,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from planner.catalog import catalog
+from planner.scenario.schema import Scenario
+from planner.search.aggregated import aggregated_deployments, fitting_layouts
 from planner.search.fixes import VAST_GPUS
 from planner.search.planning import plan
-from planner.search.reasons import _with_size
+from planner.search.reasons import _with_size, rejections
+from planner.search.setup import setup
 from planner.ui import gallery, phrases
 
 
@@ -24,3 +28,32 @@ def test_the_example_plan_names_no_vast_fleet() -> None:
     fixes = [r.fix for r in plan(gallery.example(gallery.FIRST).scenario).rejected if r.reason.startswith("slo_")]
     assert fixes
     assert not any("in all" in fix for fix in fixes if fix)
+
+
+def test_what_reaches_one_limit_is_no_way_out_where_it_breaks_another() -> None:
+    """Fewer and fuller workers keep a limit on the gaps between tokens and break the one on the first token."""
+    lengths = {"input_tokens": (3000, 9000), "output_tokens": (600, 1800)}
+    scenario = Scenario.from_dict(
+        {
+            "schema": "planner.scenario/1",
+            "name": "bursts",
+            "model": "qwen3-235b-a22b",
+            "hardware": {"candidates": [{"node": "dgx-h100", "max_nodes": 32}], "max_gpus_per_worker": 16},
+            "engine": {"name": "vllm"},
+            "workload": {
+                **{k: {"kind": "lognormal", "mean_tokens": m, "p95_tokens": p} for k, (m, p) in lengths.items()},
+                "arrival": {"kind": "gamma", "rate_rps": 20, "cv": 2},
+            },
+            "slo": {"ttft_ms": {"p99": 3000}, "tbt_ms": {"p99": 120}},
+        }
+    )
+    s = setup(scenario, catalog())
+    hw = s.hardware(scenario.hardware.candidates[0])
+    table = aggregated_deployments(s, hw, fitting_layouts(s, hw, 16))
+    assert table is not None
+    serving = {table.describe(int(i)) for i in np.flatnonzero(table.rejections.feasible)}
+    fixes = {r.reason: r.fix for r in rejections(s, [table], (), ()) if r.reason in ("slo_ttft", "slo_tbt")}
+    assert len(fixes) == 2
+    for fix in fixes.values():
+        assert fix is not None
+        assert fix.partition(" reaches")[0] in serving, fix

@@ -148,3 +148,15 @@ def test_latency_and_nodes() -> None:
     assert latency_fix("TPOT", [np.nan], 0.05, [1], str) is None
     assert nodes_fix(4.2, 4, "TP2") == "5 nodes instead of 4 (TP2)"
     assert nodes_fix(np.nan, 4, "TP2") is None
+
+
+def test_a_way_out_serves_as_asked_or_says_what_it_breaks() -> None:
+    reached, gpus, limit = [0.02, 0.03, 0.04, 0.3], [8, 8, 16, 4], 0.05
+    broken = {0: "TTFT is 8,442 ms, the limit 3,000 ms"}.get
+    serves = [False, False, True, False]
+    assert latency_fix("TBT", reached, limit, gpus, NAMES.__getitem__, serves=serves, broken=broken) == (
+        "TP4 reaches a TBT of 40 ms"
+    )
+    said = latency_fix("TBT", reached, limit, gpus, NAMES.__getitem__, serves=[False] * 4, broken=broken)
+    assert said == "TP1 reaches a TBT of 20 ms, but TTFT is 8,442 ms, the limit 3,000 ms"
+    assert phrases.known(said.replace("TP1", "TP1 on dgx-h100 at 301 requests per worker"))
