@@ -186,6 +186,7 @@ def memory_budget(
     cuda_graphs: bool = True,
     mtp: bool = False,
     deepep: bool = True,
+    planned: bool = False,
     capacity_bytes: float | None = None,
     stage: StageRole | None = None,
     stage_layers: tuple[int, ...] | None = None,
@@ -198,7 +199,9 @@ def memory_budget(
     ``needed_tokens`` each are the cache asked for, per attention-DP rank; with 0 tokens one page of each kind
     of layer will do. ``engine_version`` None is the newest known. ``stage`` looks at one pipeline stage instead
     of the tightest. ``stage_layers`` are the layers of every stage where they were chosen by hand; None is the
-    engine's own split. ``capacity_bytes`` replaces the accelerator's memory (a measured run's own figure).
+    engine's own split. ``planned``: a launch by the plan's scripts, which set some of the engine's limits to its
+    ``max_num_seqs``, instead of one that leaves them to the engine. ``capacity_bytes`` replaces the accelerator's
+    memory (a measured run's own figure).
     Sources: measured/README.md for vLLM's terms, the engine's file for the others.
 
     Raises InputError for a share outside (0, 1], settings below 1, more stages than layers, or a ``stage`` that
@@ -227,7 +230,7 @@ def memory_budget(
     widths = layer_widths(spec, precision)
     wanted = [np.asarray(v, dtype=float) for v in (needed_tokens, needed_sequences)]
     shape = np.broadcast_shapes(table.of.shape, seqs.shape, tokens.shape, share.shape, *(w.shape for w in wanted))
-    stages = StageTerms(spec, precision, device, memory, fitted, widths, table, cuda_graphs, deepep)
+    stages = StageTerms(spec, precision, device, memory, fitted, widths, table, cuda_graphs, deepep, planned)
 
     best: dict[str, Array] | None = None
     roles = range(len(ROLES)) if stage is None else [ROLES.index(stage)]

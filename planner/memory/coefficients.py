@@ -68,11 +68,16 @@ class Mxfp4Padding(Strict):
 
 
 class GraphCapture(Strict):
-    """Decode batch sizes captured in CUDA graphs: 1, 2, 4, steps of 8 below 256, then of 16."""
+    """Decode batch sizes captured in CUDA graphs: 1, 2, 4, steps of 8 below ``fine_until``, then of ``coarse_step``."""
 
     largest: PositiveInt
+    "The engine's own limit."
+    largest_planned: PositiveInt | None = None
+    "The limit where launch scripts set it to the plan's sequences; None where they leave it to the engine."
     sequences_factor: PositiveFloat
-    "Largest captured size is min(largest, sequences_factor x max_num_seqs)."
+    "Largest captured size is min(limit, sequences_factor x max_num_seqs)."
+    fine_until: PositiveInt
+    coarse_step: PositiveInt
     graphs_per_size: PositiveFloat
     source: str
 

@@ -43,6 +43,7 @@ class StageTerms:
     table: StageTable
     cuda_graphs: bool
     deepep: bool
+    planned: bool
 
     def terms(self, role: int, seqs: Array, tokens: Array, shape: tuple[int, ...]) -> dict[str, Array]:
         """weights, workspace, collectives, graphs and inner runtime, each (n,)."""
@@ -101,6 +102,7 @@ class StageTerms:
             moe_tp=shards.moe_tp[of],
             ep=shards.ep[of],
             attention_dp=self.table.attention_dp[of],
+            planned=self.planned,
         )
         return graph_pool(self.fitted, terms)
 

@@ -135,19 +135,25 @@ def _replicas_per_rank(attention_dp: ArrayLike, ep: ArrayLike) -> Array:
     return np.maximum(1.0, np.asarray(attention_dp) / np.asarray(ep))
 
 
-def largest_graph(max_num_seqs: ArrayLike, memory: EngineMemory) -> Array:
-    """Sequences of the largest decode step that is captured in a CUDA graph."""
+def largest_graph(max_num_seqs: ArrayLike, memory: EngineMemory, *, planned: bool = False) -> Array:
+    """Sequences of the largest decode step that is captured in a CUDA graph.
+
+    ``planned``: of a launch by the plan's scripts, which set the limit for engines whose own is below their batches.
+    """
     rule = memory.graph_capture
-    return np.minimum(rule.largest, np.floor(rule.sequences_factor * np.asarray(max_num_seqs, dtype=float)))
+    limit = rule.largest_planned if planned and rule.largest_planned is not None else rule.largest
+    return np.minimum(limit, np.floor(rule.sequences_factor * np.asarray(max_num_seqs, dtype=float)))
 
 
-def captured_graphs(max_num_seqs: ArrayLike, memory: EngineMemory) -> Array:
-    """CUDA graphs captured: sizes 1, 2, 4, every 8 below 256, every 16 from there, times graphs per size."""
-    largest = largest_graph(max_num_seqs, memory)
+def captured_graphs(max_num_seqs: ArrayLike, memory: EngineMemory, *, planned: bool = False) -> Array:
+    """CUDA graphs captured: sizes 1, 2, 4, every 8 below ``fine_until``, every ``coarse_step`` from there, times graphs
+    per size. ``planned`` as in :func:`largest_graph`.
+    """
+    rule, largest = memory.graph_capture, largest_graph(max_num_seqs, memory, planned=planned)
     small = (largest >= 1).astype(float) + (largest >= 2) + (largest >= 4)
-    steps = np.floor(np.minimum(largest, 248) / 8)
-    wide = np.where(largest >= 256, np.floor((largest - 256) / 16) + 1, 0)
-    return np.asarray(memory.graph_capture.graphs_per_size * (small + steps + wide))
+    steps = np.floor(np.minimum(largest, rule.fine_until - 8) / 8)
+    beyond = np.floor((largest - rule.fine_until) / rule.coarse_step) + 1
+    return np.asarray(rule.graphs_per_size * (small + steps + np.where(largest >= rule.fine_until, beyond, 0)))
 
 
 GRAPH_TERMS = ("graph_base_gib", "graph_layer_kib", "graph_dense_bytes", "graph_expert_bytes")
@@ -164,14 +170,16 @@ def graph_terms(
     moe_tp: ArrayLike,
     ep: ArrayLike,
     attention_dp: ArrayLike,
+    planned: bool = False,
 ) -> tuple[Array, ...]:
     """Bytes of a rank's CUDA graph pool per unit of each of GRAPH_TERMS.
 
     A base; the nodes of every (graph, layer); and what one layer's dense MLP and experts write in the largest graph,
-    on the rank's share of their widths: graphs share buffers, but not all of them.
+    on the rank's share of their widths: graphs share buffers, but not all of them. ``planned`` as in
+    :func:`largest_graph`.
     """
-    largest = largest_graph(max_num_seqs, memory)
-    nodes = captured_graphs(max_num_seqs, memory) * np.asarray(layers, dtype=float)
+    largest = largest_graph(max_num_seqs, memory, planned=planned)
+    nodes = captured_graphs(max_num_seqs, memory, planned=planned) * np.asarray(layers, dtype=float)
     fed = largest * _replicas_per_rank(attention_dp, ep)
     dense, experts = largest * (widths.dense / np.asarray(tp)), fed * (widths.experts / np.asarray(moe_tp))
     return np.asarray(float(GIB)), nodes * KIB, np.asarray(dense), np.asarray(experts)

@@ -67,6 +67,7 @@ def budget_of(
         needed_sequences=per_rank,
         cuda_graphs=options.cuda_graphs is not False,
         mtp=s.keeps_mtp,
+        planned=True,
         stage=stage,
     )
 

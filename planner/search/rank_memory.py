@@ -34,7 +34,8 @@ def rank_memory(
 ) -> MemoryBudget:
     """:func:`planner.memory_budget` with the engine's own sequences and tokens per step where none are given.
 
-    ``needed_tokens`` is one sequence that must fit, in tokens.
+    With ``max_num_seqs`` the engine is started as launch scripts with that setting start it. ``needed_tokens`` is one
+    sequence that must fit, in tokens.
     """
     memory = engine_memory(engine, catalog)
     seqs = memory.max_num_seqs(device.mem_bytes) if max_num_seqs is None else max_num_seqs
@@ -53,4 +54,5 @@ def rank_memory(
         gpu_memory_utilization=gpu_memory_utilization,
         needed_tokens=needed_tokens,
         cuda_graphs=cuda_graphs,
+        planned=max_num_seqs is not None,
     )

@@ -109,6 +109,15 @@ def test_trtllm_takes_a_share_of_what_is_left() -> None:
     assert budget.kv[0] == pytest.approx(0.9 * rest[0])
 
 
+def test_graphs_of_a_planned_launch_are_paid_for() -> None:
+    """Launch scripts have TensorRT-LLM capture the plan's batch, which it would not by itself."""
+    own, planned = (
+        _budget("llama-3.3-70b", engine="trtllm", tp=8, max_num_seqs=[128, 512], planned=flag) for flag in (False, True)
+    )
+    assert own.graphs[0] == own.graphs[1] == planned.graphs[0] < planned.graphs[1]
+    assert planned.kv[1] < own.kv[1]
+
+
 def test_kimi_k25_on_four_and_eight_b200() -> None:
     # cases/questions.yaml rec_tp4_to_tp8_pool: 17.16 and 84.13 GiB, a factor 4.9 (graphs outside the budget).
     high = dict.fromkeys(("attention", "dense_mlp", "shared_experts"), "bf16")

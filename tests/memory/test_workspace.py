@@ -14,6 +14,7 @@ from planner.memory.workspace import (
     forward_peak,
     graph_pool,
     graph_terms,
+    largest_graph,
     layer_widths,
     sampler_peak,
     tensor_collectives,
@@ -76,6 +77,18 @@ def test_graph_pool_grows_with_what_is_captured() -> None:
 def test_captured_sizes_of_the_default() -> None:
     # 1, 2, 4, 8 to 248 by 8, 256 to 512 by 16: 51 sizes, piecewise and full.
     assert captured_graphs([1, 2, 16, 256, 1024], VLLM).tolist() == [2 * n for n in (2, 3, 7, 51, 51)]
+
+
+def test_captured_sizes_of_a_planned_tensorrt_llm_launch() -> None:
+    """1, 2, 4, 8 to 120 by 8, then by 64 from 128: llm_args.py _generate_cuda_graph_batch_sizes with padding."""
+    trtllm = engine_memory("trtllm")
+    assert largest_graph([100, 250, 5000], trtllm).tolist() == [100, 128, 128]
+    assert largest_graph([100, 250, 5000], trtllm, planned=True).tolist() == [100, 250, 2048]
+    assert captured_graphs([128, 250, 256], trtllm, planned=True).tolist() == [19, 20, 21]
+    assert captured_graphs([128, 250, 256], trtllm).tolist() == [19, 19, 19]
+    assert (
+        largest_graph([100, 250, 5000], VLLM, planned=True).tolist() == largest_graph([100, 250, 5000], VLLM).tolist()
+    )
 
 
 def test_collective_buffers_need_a_group_and_a_fabric() -> None:

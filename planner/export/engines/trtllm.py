@@ -8,6 +8,8 @@ from planner.export.engines.settings import Settings, kv_flag, kv_note, point, s
 from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendors
 from planner.export.words import Arguments, Word
+from planner.memory.coefficients import engine_memory
+from planner.memory.workspace import largest_graph
 
 ENGINE = "trtllm"
 
@@ -70,6 +72,10 @@ def settings(d: Deployment, role: Role) -> Settings:
         config["kv_cache_config"] = cache
     if p.options.cuda_graphs is False:
         config["cuda_graph_config"] = None
+    elif p.max_num_seqs is not None:
+        # By itself it captures no batch beyond 128 and replays a graph for captured sizes only.
+        largest = int(largest_graph(p.max_num_seqs, engine_memory(ENGINE), planned=True))
+        config["cuda_graph_config"] = {"max_batch_size": largest, "enable_padding": True}
     if moe and layout.redundant_experts and layout.ep > 1:
         slots = d.routed_experts + layout.redundant_experts
         config["moe_config"] = {"load_balancer": {"num_slots": slots}}
