@@ -57,6 +57,17 @@ WRAPPERS = ("gemma3", "llama4", "mistral3", "llava_next", "qwen3_5", "qwen3_5_mo
 """Multimodal model types whose language model stands under ``text_config``."""
 
 
+_AUTO_PARTS = {
+    "Config": "config",
+    "Tokenizer": "tokenizer",
+    "Processor": "processor",
+    "ImageProcessor": "processor",
+    "VideoProcessor": "processor",
+    "FeatureExtractor": "processor",
+}
+"""Transformers' auto classes that are no models; every other AutoModelFor... is one."""
+
+
 def spec_from_hf_config(config: Mapping[str, Any], id: str | None = None) -> ModelSpec:
     """The specification of the model that ``config`` (a parsed config.json) describes.
 
@@ -100,7 +111,8 @@ def spec_from_hf_config(config: Mapping[str, Any], id: str | None = None) -> Mod
     if dtype is None:
         draft.notes.append("The config names no dtype: bf16 taken for weights that are not quantised.")
     name = str(config.get("_name_or_path") or "") or None
-    return _assemble(draft, id, name, str(model_type), tied, vision, precision)
+    remote = _remote_code(config, text)
+    return _assemble(draft, id, name, str(model_type), tied, vision, precision, remote)
 
 
 def _draft(read: Callable[[ConfigReader], Draft], reader: ConfigReader) -> Draft:
@@ -124,6 +136,7 @@ def _assemble(
     tied: bool,
     vision: Vision | None,
     precision: dict[str, str],
+    remote_code: dict[str, Any] | None,
 ) -> ModelSpec:
     groups, pattern = draft.groups()
     used_attentions = {group.attention for group in groups} | ({draft.mtp.attention} if draft.mtp else set())
@@ -146,6 +159,7 @@ def _assemble(
         "mtp": draft.mtp,
         "vision": vision,
         "precision": precision,
+        "remote_code": remote_code,
         "notes": tuple(draft.notes),
     }
     return validate(ModelSpec, data, "config.json")
@@ -159,6 +173,17 @@ def _quantization(config: Mapping[str, Any], text: Mapping[str, Any], reader: Co
     if any(c.get("compression_config") for c in (config, text)):
         raise UnsupportedArchitectureError(["compression_config"], "only quantization_config is understood")
     return found
+
+
+def _remote_code(config: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What auto_map of the config loads from the checkpoint's own files.
+
+    A tokenizer's auto_map may stand in tokenizer_config.json alone, which is not read: all that is known then is that
+    the checkpoint has code of its own.
+    """
+    named = {kind for c in (config, text) for kind in check_mapping(c.get("auto_map") or {}, "config.json: auto_map")}
+    parts = {_AUTO_PARTS.get(kind.removeprefix("Auto"), "model") for kind in named}
+    return {"parts": sorted(parts), "source": "config.json auto_map"} if parts else None
 
 
 def _tied(config: Mapping[str, Any], reader: ConfigReader) -> bool:

@@ -154,6 +154,14 @@ class Published(Strict):
     exact_source: str | None = None
 
 
+class RemoteCode(Strict):
+    """Python code that comes with the checkpoint, which engines run only when told to."""
+
+    parts: tuple[Literal["config", "model", "tokenizer", "processor"], ...] = Field(min_length=1)
+    "What the checkpoint's auto_map entries load from it."
+    source: str
+
+
 class ModelSpec(Strict):
     """One checkpoint. Sizes are element counts or tokens; bytes follow from ``precision``."""
 
@@ -178,6 +186,8 @@ class ModelSpec(Strict):
     vision: Vision | None = None
     precision: dict[str, str]
     "Formats of the checkpoint by tensor class (planner.model.precision); key 'default' is required."
+    remote_code: RemoteCode | None = None
+    "Code that an engine must be allowed to run (trust_remote_code); None where it has all of it itself."
     published: Published | None = None
     sources: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -200,3 +200,11 @@ def test_importer_never_returns_an_unvalidated_specification() -> None:
     assert isinstance(spec_from_hf_config(LLAMA), ModelSpec)
     with pytest.raises(Exception, match="vocab_size"):
         spec_from_hf_config(changed(LLAMA, vocab_size=-1))
+
+
+def test_code_that_comes_with_a_checkpoint_is_noticed() -> None:
+    assert spec_from_hf_config(LLAMA).remote_code is None
+    own = {"AutoConfig": "configuration_a.A", "AutoModelForCausalLM": "modeling_a.A", "AutoTokenizer": ["t.T", None]}
+    found = spec_from_hf_config(changed(LLAMA, auto_map=own)).remote_code
+    assert found is not None
+    assert found.parts == ("config", "model", "tokenizer")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+import yaml
 from plans import example, with_layout
 
+from planner.export.formats import export_text
 from planner.export.launch import launch_script
 from planner.export.roles import deployment
 from planner.scenario.safe_yaml import load_yaml
@@ -41,3 +44,42 @@ def test_trtllm_captures_the_batch_that_is_planned() -> None:
     plan = with_point(with_layout(example("deepseek-r1-h200"), tp=8, ep=8), max_num_seqs=250)
     assert trtllm_config(plan)["cuda_graph_config"] == {"max_batch_size": 250, "enable_padding": True}
     assert trtllm_config(with_options(plan, cuda_graphs=False))["cuda_graph_config"] is None
+
+
+def remote_code_runs(plan: Plan, name: str) -> bool:
+    """Whether every worker of an export may run the checkpoint's own code."""
+    text, engine = export_text(plan, name), plan.scenario.engine.name
+    if engine == "trtllm":
+        return text.count("trust_remote_code: true") == len(deployment(plan).roles)
+    if name == engine:
+        return all("--trust-remote-code" in command for command in text.split("exec ")[1:] if "_router" not in command)
+    pods = [c for d in yaml.safe_load_all(text) for c in containers(d) if "command" in c or "modelCommand" in c]
+    servers = [" ".join(map(str, (*c.get("command", ()), *c.get("args", ())))) for c in pods]
+    assert servers
+    return all("--trust-remote-code" in w for w in servers)
+
+
+def containers(data: Any) -> list[dict[str, Any]]:
+    """All containers of a document, wherever they stand."""
+    if isinstance(data, list):
+        return [c for item in data for c in containers(item)]
+    if not isinstance(data, dict):
+        return []
+    own = [c for c in data.get("containers", ()) if isinstance(c, dict)]
+    return own + [c for key, value in data.items() if key != "containers" for c in containers(value)]
+
+
+@pytest.mark.parametrize("serving", ["agg", "disagg"])
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [(e, e) for e in ("vllm", "sglang", "trtllm")]
+    + [(e, n) for e in ("vllm", "sglang") for n in ("leaderworkerset", "dynamo", "llm-d")]
+    + [("trtllm", "leaderworkerset"), ("trtllm", "dynamo")],
+)
+def test_code_of_the_checkpoint_runs_where_it_must(engine: str, name: str, serving: str) -> None:
+    """Kimi's tokenizer is code in the checkpoint; DeepSeek's is not."""
+    layout = {"tp": 4, "moe_tp": 4} if engine == "trtllm" else {"tp": 8, "attention_dp": 2, "ep": 16}
+    kimi = with_layout(example("kimi-k2-gb200"), serving, engine, **layout)
+    assert remote_code_runs(kimi, name)
+    assert "code of its own (config, model, tokenizer)" in export_text(kimi, name).replace("\n# ", " ")
+    assert not remote_code_runs(with_layout(example("deepseek-r1-h200"), serving, engine, **layout), name)

@@ -72,6 +72,9 @@ def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
         yield f"The plan's numbers are for {TITLES[planned.name]}; they do not carry over to {title} as they stand."
     elif planned.version is not None and planned.version != version:
         yield f"The scenario names {title} {planned.version}; the flags here are those of {version}."
+    if d.spec.remote_code is not None:
+        parts = ", ".join(d.spec.remote_code.parts)
+        yield f"The checkpoint brings code of its own ({parts}) and loads only where that may run: read it first."
     if d.precision_changes:
         changes = ", ".join(
             f"{name.replace('_', ' ')} {to} (checkpoint: {own})"

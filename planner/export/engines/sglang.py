@@ -55,6 +55,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     arguments = present(
         [
             ("--model-path", d.model),
+            ("--trust-remote-code", d.spec.remote_code is not None),
             ("--tp-size", role.ranks),
             ("--pp-size", layout.pp if layout.pp > 1 else None),
             ("--attn-dp-size", dp if dp > 1 else None),

@@ -39,6 +39,8 @@ def settings(d: Deployment, role: Role) -> Settings:
     config: dict[str, Any] = {"tensor_parallel_size": role.ranks, "pipeline_parallel_size": layout.pp}
     if moe:
         config |= {"moe_expert_parallel_size": layout.ep, "moe_tensor_parallel_size": layout.moe_tp}
+    if d.spec.remote_code is not None:
+        config["trust_remote_code"] = True
     if layout.attention_dp > 1:
         config["enable_attention_dp"] = True
         if layout.tp > 1:

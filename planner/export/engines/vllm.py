@@ -59,6 +59,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     drafts = speculation(p, role)
     arguments = present(
         [
+            ("--trust-remote-code", d.spec.remote_code is not None),
             ("--tensor-parallel-size", layout.tp),
             ("--pipeline-parallel-size", layout.pp if layout.pp > 1 else None),
             ("--data-parallel-size", layout.attention_dp if layout.attention_dp > 1 else None),
