@@ -10,6 +10,10 @@ from planner.catalog.model_spec import Strict
 from planner.catalog.validation import validate
 from planner.errors import InputError
 
+DraftMethod = Literal["mtp", "eagle3"]
+WorkerRole = Literal["serve", "prefill", "decode"]
+"""What a worker does: all of a request, its prompt, or its output."""
+
 
 class Split(Strict):
     """all_or_none: 1 or the whole stage; any: every divisor."""
@@ -23,6 +27,20 @@ class Flag(Strict):
     value: bool
     source: str
     note: str = ""
+
+
+class Drafting(Strict):
+    """Which workers of several pipeline stages may draft; prefill_mtp: those that only prefill, by the model's own MTP
+    block.
+    """
+
+    value: Literal["any", "prefill_mtp", "none"]
+    source: str
+    note: str = ""
+
+    def allows(self, drafts: DraftMethod, role: WorkerRole) -> bool:
+        """Whether workers of ``role`` may draft in several stages."""
+        return self.value == "any" or (self.value == "prefill_mtp" and drafts == "mtp" and role == "prefill")
 
 
 class Names(Strict):
@@ -54,6 +72,7 @@ class EngineLayoutRules(Strict):
     redundant_experts: Flag
     pipeline: Flag
     pipeline_uneven: Flag
+    pipeline_speculation: Drafting
     vocab_padded: Flag
     tp_across_nodes: Flag
     aligned_shards: Alignment

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.catalog.model_spec import ModelSpec, MoeFeedForward
 from planner.errors import InputError
-from planner.layout.engine_rules import EngineLayoutRules, engine_rules
+from planner.layout.engine_rules import DraftMethod, EngineLayoutRules, WorkerRole, engine_rules
 from planner.layout.layouts import IntArray, Layouts
 from planner.layout.legality import LayoutReasons, legal
 from planner.layout.node_shape import NodeShape, node_shape
@@ -40,6 +40,8 @@ def enumerate_layouts(
     redundant_experts: int = 0,
     tp_across_nodes: bool = False,
     dispatch_backend: str | None = None,
+    drafts: DraftMethod | None = None,
+    role: WorkerRole = "serve",
 ) -> tuple[Layouts, tuple[RejectedLayouts, ...]]:
     """Legal layouts of one worker of at most ``max_gpus`` GPUs by size, and the rejected ones by reason.
 
@@ -60,6 +62,8 @@ def enumerate_layouts(
         precision,
         tp_across_nodes=tp_across_nodes,
         dispatch_backend=dispatch_backend,
+        drafts=drafts,
+        role=role,
     )
     return candidates.take(mask), group_rejected(candidates, reasons)
 

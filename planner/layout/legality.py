@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from planner.catalog.model_spec import ModelSpec
 from planner.errors import InputError
-from planner.layout.engine_rules import EngineLayoutRules, engine_rules
+from planner.layout.engine_rules import DraftMethod, EngineLayoutRules, WorkerRole, engine_rules
 from planner.layout.layouts import IntArray, Layouts
 from planner.layout.node_shape import NodeShape, node_shape
 from planner.layout.rules import ARITHMETIC_RULES, RULES, Context, Rule
@@ -56,16 +56,20 @@ def legal(
     *,
     tp_across_nodes: bool = False,
     dispatch_backend: str | None = None,
+    drafts: DraftMethod | None = None,
+    role: WorkerRole = "serve",
     only: Collection[str] | None = None,
 ) -> tuple[BoolArray, LayoutReasons]:
     """Which layouts are legal, (n,), and the first rule that each of the others breaks.
 
     ``precision`` is a precision plan, a mapping of tensor class to format, or None for the checkpoint's own.
     ``tp_across_nodes`` lets tensor parallelism leave the node where the engine can. ``dispatch_backend`` is
-    the engine's name of the expert dispatch (``deepep``...). ``only`` are the rules to apply, by id; None is all.
+    the engine's name of the expert dispatch (``deepep``...). ``drafts`` is how workers draft, None that they do not,
+    and ``role`` what they do. ``only`` are the rules to apply, by id; None is all.
     Raises InputError for a node without a known domain, UnknownNameError for an engine without rules.
     """
-    context = Context(spec, node_shape(node), engine_rules(engine), precision, tp_across_nodes, dispatch_backend)
+    rules, shape = engine_rules(engine), node_shape(node)
+    context = Context(spec, shape, rules, precision, tp_across_nodes, dispatch_backend, drafts, role)
     n = len(layouts)
     first = np.full(n, -1, dtype=np.int64)
     needed_of, available_of = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)

@@ -21,7 +21,7 @@ from planner.catalog.model_spec import (
     ModelSpec,
     MoeFeedForward,
 )
-from planner.layout.engine_rules import EngineLayoutRules
+from planner.layout.engine_rules import DraftMethod, EngineLayoutRules, WorkerRole
 from planner.layout.layouts import IntArray, Layouts
 from planner.layout.node_shape import NodeShape
 
@@ -40,6 +40,8 @@ class Context:
     precision: Any
     tp_across_nodes: bool
     dispatch_backend: str | None
+    drafts: DraftMethod | None
+    role: WorkerRole
 
     @property
     def moes(self) -> list[MoeFeedForward]:
@@ -179,6 +181,11 @@ def _layers(x: Layouts, c: Context) -> Iterator[Finding]:
         yield layers % x.pp != 0, x.pp, layers
 
 
+def _drafts_over_stages(x: Layouts, c: Context) -> Iterator[Finding]:
+    if c.drafts is not None and not c.engine.pipeline_speculation.allows(c.drafts, c.role):
+        yield x.pp > 1, x.pp, 1
+
+
 def _whole_nodes(x: Layouts, c: Context) -> Iterator[Finding]:
     gpus = x.gpus
     yield (gpus > c.node.gpus) & (gpus % c.node.gpus != 0), gpus, c.node.gpus
@@ -214,6 +221,9 @@ ARITHMETIC_RULES = frozenset(
     }
 )
 """Rules that follow from the model's shape alone, whatever engine, version, padding and node: no run can break them."""
+
+DRAFTS_OVER_STAGES = "speculation_over_stages"
+"""The rule that depends on what a worker does: it may spare those that only prefill."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -327,6 +337,13 @@ RULES: tuple[Rule, ...] = (
         "fewer stages",
         "",
         _layers,
+    ),
+    Rule(
+        DRAFTS_OVER_STAGES,
+        "the engine has no speculative decoding over pp = {needed} stages",
+        "pp = 1, or no speculation",
+        "stages",
+        _drafts_over_stages,
     ),
     Rule(
         "not_whole_nodes",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.layout.enumeration import enumerate_layouts
+from planner.layout.engine_rules import WorkerRole, engine_rules
+from planner.layout.enumeration import RejectedLayouts, enumerate_layouts
 from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget
 from planner.search.counting import at_most, brought_down, repeated, sized
@@ -51,20 +52,38 @@ class Fitting:
     memory: MemoryBudget | None
     """Budget of ``too_small``, one request in flight."""
     illegal: tuple[RejectionGroup, ...]
+    prefill_only: Layouts | None = None
+    """Further layouts that the engine runs where a worker only prefills."""
+
+    @property
+    def for_prefill(self) -> Layouts:
+        """Layouts of workers that only prefill."""
+        return self.layouts if self.prefill_only is None else Layouts.concatenate((self.layouts, self.prefill_only))
 
 
 def fitting_layouts(s: Setup, hw: Hardware, max_gpus: int) -> Fitting:
     """Layouts of at most ``max_gpus`` GPUs that the engine runs and that hold at least one request."""
-    options = s.scenario.engine.options
-    layouts, illegal = enumerate_layouts(
+    layouts, illegal = _legal(s, hw, max_gpus, "serve")
+    found = fit(s, hw, layouts, from_layouts(illegal, f"{hw.id} with {s.scheduler.name}"))
+    rule = engine_rules(s.scenario.engine.name).pipeline_speculation
+    if s.drafts is None or rule.allows(s.drafts, "serve") or not rule.allows(s.drafts, "prefill"):
+        return found
+    wider, _ = _legal(s, hw, max_gpus, "prefill")
+    return replace(found, prefill_only=fit(s, hw, wider.take(wider.pp > 1), ()).layouts)
+
+
+def _legal(s: Setup, hw: Hardware, max_gpus: int, role: WorkerRole) -> tuple[Layouts, tuple[RejectedLayouts, ...]]:
+    """Layouts that the engine runs in workers of ``role``, and the others by reason."""
+    return enumerate_layouts(
         s.spec,
         hw.shape,
         max_gpus,
         s.scenario.engine.name,
         precision=s.precision,
-        redundant_experts=options.redundant_experts or 0,
+        redundant_experts=s.scenario.engine.options.redundant_experts or 0,
+        drafts=s.drafts,
+        role=role,
     )
-    return fit(s, hw, layouts, from_layouts(illegal, f"{hw.id} with {s.scheduler.name}"))
 
 
 def fit(s: Setup, hw: Hardware, layouts: Layouts, illegal: tuple[RejectionGroup, ...]) -> Fitting:

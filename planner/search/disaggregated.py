@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget
 from planner.roofline.step import step_times
 from planner.search.aggregated import Fitting, chunks, overlap_choices, uses_deepep
@@ -73,7 +74,7 @@ class PoolPoints:
 def decode_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
     """Decode workers on one node type: every layout at every concurrency, with and without overlap."""
     found = operating_points(fitting.limit, fitting.layouts.attention_dp, _grid(s))
-    index, two_batch = _with_overlap(s, hw, fitting, found.layout)
+    index, two_batch = _with_overlap(s, hw, fitting.layouts, found.layout)
     concurrency = found.concurrency.astype(float)[index]
     layouts = fitting.layouts.take(found.layout[index])
     budget = np.full(index.size, chunks(s, hw).min(), dtype=np.int64)
@@ -91,11 +92,11 @@ def decode_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
 
 def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
     """Prefill workers on one node type: every layout with every token budget, every rank busy with a prompt."""
-    sizes = chunks(s, hw)
-    rows = np.repeat(np.arange(len(fitting.layouts)), sizes.size)
-    index, two_batch = _with_overlap(s, hw, fitting, rows)
-    layouts = fitting.layouts.take(rows[index])
-    budget = np.tile(sizes, len(fitting.layouts))[index].astype(np.int64)
+    sizes, able = chunks(s, hw), fitting.for_prefill
+    rows = np.repeat(np.arange(len(able)), sizes.size)
+    index, two_batch = _with_overlap(s, hw, able, rows)
+    layouts = able.take(rows[index])
+    budget = np.tile(sizes, len(able))[index].astype(np.int64)
     zero = np.zeros(index.size, dtype=np.int64)
     servers = layouts.attention_dp.astype(float)
     w = Workers(hw, layouts, servers, budget, two_batch, uses_deepep(s, hw, layouts), zero)
@@ -137,9 +138,9 @@ def _grid(s: Setup) -> IntArray | None:
     return None if given is None else np.array(given)
 
 
-def _with_overlap(s: Setup, hw: Hardware, fitting: Fitting, rows: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
+def _with_overlap(s: Setup, hw: Hardware, layouts: Layouts, rows: IntArray) -> tuple[IntArray, NDArray[np.bool_]]:
     """Positions into ``rows``, repeated where two-batch overlap is tried as well, and whether it is on."""
-    may = overlap_choices(s, hw, fitting.layouts)[rows]
+    may = overlap_choices(s, hw, layouts)[rows]
     if s.scenario.engine.options.two_batch_overlap is True:
         return np.arange(rows.size), may
     index = np.concatenate([np.arange(rows.size), np.flatnonzero(may)])

@@ -297,7 +297,7 @@ def _split(s: Setup, fits: Mapping[tuple[str, int | None], tuple[Hardware, Fitti
 
     for p, d in pairs:
         first, second = fits.get((p.node, p.gpus)), fits.get((d.node, d.gpus))
-        if first is None or second is None or not len(first[1].layouts) or not len(second[1].layouts):
+        if first is None or second is None or not len(first[1].for_prefill) or not len(second[1].layouts):
             continue
         name = d.node if p.node == d.node else f"{p.node} with {d.node}"
         yield name, partial(evaluate, p, d)

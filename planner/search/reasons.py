@@ -275,7 +275,9 @@ def _distance(miss: NearestMiss) -> tuple[int, float]:
 
 def fitting_rejections(s: Setup, hw: Hardware, layout: Layouts) -> tuple[Fitting, tuple[Rejection, ...]]:
     """One layout: what it holds, and why the engine or the memory refuses it."""
-    mask, why = legal(s.spec, layout, hw.shape, s.scenario.engine.name, s.precision, tp_across_nodes=True)
+    mask, why = legal(
+        s.spec, layout, hw.shape, s.scenario.engine.name, s.precision, tp_across_nodes=True, drafts=s.drafts
+    )
     broken: list[RejectionGroup] = []
     if not mask[0]:
         rule = why.rule_of(0)

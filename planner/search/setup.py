@@ -19,6 +19,7 @@ from planner.evidence.profile_overlay import METRICS, Adjustment, profile_adjust
 from planner.hardware.curves import Curve, CurveSet, curves
 from planner.hardware.device import Device, device
 from planner.hardware.fabric import fabric
+from planner.layout.engine_rules import DraftMethod
 from planner.layout.node_shape import NodeShape
 from planner.memory.coefficients import engine_memory, version_key
 from planner.model.precision import PrecisionPlan
@@ -115,6 +116,12 @@ class Setup:
         if given.acceptance is not None:
             return given.acceptance
         return acceptance_from_length(given.tokens_per_step or 1.0, given.tokens)
+
+    @property
+    def drafts(self) -> DraftMethod | None:
+        """How workers draft; None without speculation."""
+        given = self.scenario.engine.options.speculation
+        return None if given is None else given.method
 
     @property
     def request_share(self) -> float:

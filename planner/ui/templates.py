@@ -118,6 +118,7 @@ WHY = (
     N_("this expert dispatch needs ep = {needed}, not {available}"),
     N_("the engine runs attention DP on all {needed} GPUs of a stage or on none, not on {available}"),
     N_("{available} layers do not give pp = {needed} stages"),
+    N_("the engine has no speculative decoding over pp = {needed} stages"),
     N_("a worker of {needed} GPUs is not a whole number of nodes of {available}"),
     N_("tensor parallelism over {needed} GPUs leaves the fast domain of {available}"),
 )
@@ -139,6 +140,7 @@ FIXES = (
     N_("ep = tp x attention_dp, or another dispatch backend"),
     N_("tp = 1 with attention_dp, or attention_dp = 1"),
     N_("fewer stages"),
+    N_("pp = 1, or no speculation"),
     N_("a multiple of the node's GPUs"),
     N_("tp and moe_tp inside the domain, with attention_dp, ep or pp across nodes"),
     N_("add the fact in a catalogue overlay"),

@@ -239,6 +239,7 @@ def reason_name(reason: str) -> str:
         "dispatch_needs_full_ep": _("Expert dispatch needs whole experts"),
         "engine_attention_dp": _("The engine has no such attention data parallelism"),
         "pipeline_stages": _("Too many pipeline stages"),
+        "speculation_over_stages": _("No speculative decoding over pipeline stages"),
         "not_whole_nodes": _("Not a whole number of nodes"),
         "tp_leaves_the_domain": _("Tensor parallelism leaves the fast links"),
     }

@@ -13,7 +13,7 @@ from plans import FEASIBLE, example, renamed, with_layout
 from planner.errors import InfeasibleError, InputError
 from planner.export.flag_lists import flag_list
 from planner.export.launch import launch_script
-from planner.export.roles import deployment, pick, spread
+from planner.export.roles import Role, deployment, pick, spread
 from planner.scenario.engine_schema import Speculation
 from planner.scenario.safe_yaml import load_yaml
 from planner.scenario.schema import PriorityClass
@@ -283,7 +283,19 @@ def test_every_flag_takes_its_values(layout: dict[str, int], drafts: str, servin
         plan = with_layout(example("deepseek-r1-h200"), serving, engine, **layout)
         precision = {**plan.identity.precision, "kv": kv, "routed_experts": weights}
         plan = plan.model_copy(update={"identity": plan.identity.model_copy(update={"precision": precision})})
-        check(with_options(plan, speculation=SPECULATION[drafts], **more), engine)
+        plan = with_options(plan, speculation=SPECULATION[drafts], **more)
+        if any(_drafts_over_stages(role, drafts, engine) for role in deployment(plan).roles):
+            with pytest.raises(InputError, match="pipeline stages"):
+                launch_script(deployment(plan), engine)
+        else:
+            check(plan, engine)
+
+
+def _drafts_over_stages(role: Role, drafts: str, engine: str) -> bool:
+    """Whether a role would draft where the engine cannot: tests/layout/test_legality.py."""
+    if drafts == "none" or role.layout.pp == 1 or engine == "vllm":
+        return False
+    return engine == "trtllm" or drafts != "mtp" or role.name != "prefill"
 
 
 def flag(words: list[str], name: str) -> str | None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,27 @@ def reason(spec: ModelSpec, engine: str, node: NodeShape = H800, **layout: int) 
 )
 def test_rules(spec: ModelSpec, engine: str, layout: dict[str, int], expected: str) -> None:
     assert reason(spec, engine, **layout) == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "drafts", "roles"),
+    [
+        ("sglang", "mtp", {"prefill"}),
+        ("sglang", "eagle3", set()),
+        ("trtllm", "mtp", set()),
+        ("vllm", "mtp", {"serve", "prefill", "decode"}),
+        ("sglang", None, {"serve", "prefill", "decode"}),
+    ],
+)
+def test_who_drafts_over_pipeline_stages(engine: str, drafts: Any, roles: set[str]) -> None:
+    """SGLang 0.5.23 asserts it at start; TensorRT-LLM's feature matrix says no."""
+    layouts = Layouts.of(tp=8, pp=[1, 2])
+    for role in ("serve", "prefill", "decode"):
+        mask, why = legal(DEEPSEEK_V3, layouts, H800, engine, drafts=drafts, role=role)
+        assert mask[0], "one stage always may"
+        assert mask[1] == (role in roles)
+        if role not in roles:
+            assert why.counts() == {"speculation_over_stages": 1}
 
 
 def test_kv_heads_replicate_when_tp_exceeds_them() -> None:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.errors import InputError
 from planner.export.flag_lists import TITLES, flag_list
 from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendor_notes
 from planner.export.words import Arguments, Word
+from planner.layout.engine_rules import engine_rules
 from planner.scenario.engine_schema import EngineOptions, Speculation
 
 FP8_KV = ("fp8_tensor", "fp8_channel", "fp8_block", "fp8")
@@ -55,9 +57,24 @@ def point(d: Deployment, role: Role) -> Point:
     )
 
 
-def speculation(p: Point, role: Role) -> Speculation | None:
-    """Drafting of a role: prefill workers make one token of each request, so it has none there."""
-    return None if role.name == "prefill" else p.options.speculation
+def speculation(p: Point, role: Role, engine: str) -> Speculation | None:
+    """Drafting of a role. Raises InputError for one that the engine has not over the role's pipeline stages.
+
+    Prefill workers make no drafts and are started with them all the same: the drafting block's own cache of the prompt,
+    and what its first draft starts from, come from them. vLLM's connector refuses a pool started otherwise
+    (vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py _get_speculative_compatibility_factors, 0.33.0);
+    SGLang's would begin every request without (sglang/srt/disaggregation/utils.py MetadataBuffers.set_buf, 0.5.23).
+    """
+    drafts = p.options.speculation
+    if drafts is None or role.layout.pp == 1:
+        return drafts
+    if not engine_rules(engine).pipeline_speculation.allows(drafts.method, role.name):
+        raise InputError(
+            "engine.options.speculation",
+            drafts.method,
+            f"none for {TITLES[engine]} in {role.layout.pp} pipeline stages ({role.name}); plan again without either",
+        )
+    return drafts
 
 
 def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
@@ -82,7 +99,7 @@ def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
         )
         yield f"No flag changes single weight classes: serve a checkpoint quantised like the plan's: {changes}."
     drafts = d.plan.scenario.engine.options.speculation
-    if drafts is not None and drafts.method == "eagle3" and drafts.draft_model is None and role.name != "prefill":
+    if drafts is not None and drafts.method == "eagle3" and drafts.draft_model is None:
         yield "The scenario names no draft_model: add the checkpoint of the EAGLE-3 head."
     options = planned.options
     if options.prefix_cache_share:

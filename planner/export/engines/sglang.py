@@ -50,7 +50,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     local = moe and dp > 1
     dense = local and has_dense_layers(d.spec)
     direct = moe and role.point_to_point
-    drafts = speculation(p, role)
+    drafts = speculation(p, role, ENGINE)
     redundant = layout.redundant_experts if moe and layout.ep > 1 else 0
     arguments = present(
         [

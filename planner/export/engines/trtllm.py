@@ -81,7 +81,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     if moe and layout.redundant_experts and layout.ep > 1:
         slots = d.routed_experts + layout.redundant_experts
         config["moe_config"] = {"load_balancer": {"num_slots": slots}}
-    drafts = speculation(p, role)
+    drafts = speculation(p, role, ENGINE)
     if drafts is not None:
         config["speculative_config"] = {"decoding_type": DRAFTING[drafts.method], "max_draft_len": drafts.tokens}
         if drafts.draft_model is not None:

@@ -56,7 +56,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     note = kv_note(d.kv_format, "vLLM")
     notes += [note] if note else []
     redundant = layout.redundant_experts if parallel else 0
-    drafts = speculation(p, role)
+    drafts = speculation(p, role, ENGINE)
     arguments = present(
         [
             ("--trust-remote-code", d.spec.remote_code is not None),
