@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import plotly.graph_objects as go
@@ -58,6 +59,13 @@ def spread(values: list[float]) -> float:
 def log_axis(values: list[float]) -> bool:
     """Whether a logarithmic axis reads better: all positive, over more than a factor of ten."""
     return bool(values) and min(values) > 0 and spread(values) > 10
+
+
+def annotation_at(value: float, *, log: bool) -> float:
+    """Where an annotation stands that belongs to ``value``: Plotly takes the values of a logarithmic axis for traces,
+    shapes and lines, but their logarithms for annotations (and for an axis's own range).
+    """
+    return math.log10(value) if log else value
 
 
 def tick_format(values: list[float]) -> str:

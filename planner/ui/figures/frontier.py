@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import plotly.graph_objects as go
 
 from planner.search.plan_schema import Candidate, Layout, ParetoPoint, Plan
 from planner.ui import palette
-from planner.ui.figures.common import finish, log_axis, tick_format
+from planner.ui.figures.common import annotation_at, finish, log_axis, tick_format
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, dollars, duration, sig
 from planner.ui.text import label, pair
@@ -255,8 +254,7 @@ def _limits(figure: go.Figure, plan: Plan, axis: Axis, vertical: bool, values: l
         figure.add_shape(
             type="line", line={"color": palette.LIMIT, "width": 1.5, "dash": "dash"}, layer="below", **ends
         )
-        # Shapes take a logarithmic axis's values, annotations their logarithms.
-        at = math.log10(limit) if log_axis(values) else limit
+        at = annotation_at(limit, log=log_axis(values))
         place = (
             {"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "right"}
             if vertical

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from planner.search.plan_schema import Candidate
 from planner.ui import palette
-from planner.ui.figures.common import finish, log_axis, tick_format
+from planner.ui.figures.common import annotation_at, finish, log_axis, tick_format
 from planner.ui.i18n import _, ngettext
 from planner.ui.numbers import count, dollars, duration, percent, sig
 from planner.ui.sections.load_data import Cell, Curve, known
@@ -164,19 +164,11 @@ def _two_rows(curve: Curve, limits: Sequence[tuple[str, str, float]], names: lis
                 row=row,
                 col=1,
             )
-        for m, percentile, limit in limits:
-            if m == metric and (not shown or limit < 10 * max(shown)):
-                shown.append(limit)
-                figure.add_hline(
-                    y=limit,
-                    line={"color": palette.LIMIT, "width": 1.5, "dash": "dash"},
-                    annotation_text=_("limit ({percentile})").format(percentile=label(percentiles()[percentile])),
-                    annotation_font={"color": palette.LIMIT, "size": 11},
-                    annotation_position="top left",
-                    row=row,
-                    col=1,
-                )
+        near = [(p, v) for m, p, v in limits if m == metric and (not shown or v < 10 * max(shown))]
+        shown += [v for _p, v in near]
         log = log_axis(shown)
+        for percentile, limit in near:
+            _limit_across(figure, row, percentile, limit, log=log)
         figure.update_yaxes(
             title_text=_("{metric}, ms").format(metric=latencies()[metric][1]),
             type="log" if log else "linear",
@@ -186,6 +178,23 @@ def _two_rows(curve: Curve, limits: Sequence[tuple[str, str, float]], names: lis
             col=1,
         )
     return figure
+
+
+def _limit_across(figure: go.Figure, row: int, percentile: str, limit: float, *, log: bool) -> None:
+    """A limit as a line through a row of the figure, with its name at the left end."""
+    figure.add_hline(y=limit, line={"color": palette.LIMIT, "width": 1.5, "dash": "dash"}, row=row, col=1)
+    figure.add_annotation(
+        x=0,
+        xref="x domain",
+        xanchor="left",
+        y=annotation_at(limit, log=log),
+        yanchor="bottom",
+        showarrow=False,
+        text=_("limit ({percentile})").format(percentile=label(percentiles()[percentile])),
+        font={"color": palette.LIMIT, "size": 11},
+        row=row,
+        col=1,
+    )
 
 
 def split_heatmap(cells: Sequence[Cell], load_title: str) -> go.Figure:

@@ -37,6 +37,7 @@ from planner.ui.sections.layout_data import (
 from planner.ui.sections.load_data import (
     SHARES,
     Cell,
+    Curve,
     Side,
     budget_curve,
     known,
@@ -280,6 +281,19 @@ def test_the_curve_passes_through_the_plan(offered):
     rising = rising[np.isfinite(rising)]
     assert (np.diff(rising) > -1e-9).all()
     assert by_share(curve, offered.scenario.slo.limits()).data
+
+
+@pytest.mark.parametrize(("slowest", "kind", "at"), [(110.0, "linear", 100.0), (900.0, "log", 2.0)])
+def test_a_limit_and_its_name_stand_at_the_same_height(slowest, kind, at):
+    """Plotly takes the values of a logarithmic axis for lines, but their logarithms for annotations."""
+    x = np.array([0.5, 1.0, 1.5])
+    times = {level: np.geomspace(20.0, slowest, 3) for level in ("mean", "p95", "p99")}
+    curve = Curve(x, {"ttft_ms": times, "tbt_ms": times}, np.ones(3), np.ones(3, dtype=bool))
+    figure = by_share(curve, [("ttft_ms", "p99", 100.0), ("tbt_ms", "p99", 100.0)])
+    assert (figure.layout.yaxis.type, figure.layout.yaxis2.type) == (kind, kind)
+    names = figure.layout.annotations
+    assert [(n.yref, n.xref, n.y) for n in names] == [("y", "x domain", at), ("y2", "x2 domain", at)]
+    assert [shape.y0 for shape in figure.layout.shapes if shape.y0 == shape.y1] == [100.0, 100.0]
 
 
 def test_a_split_deployment_has_a_curve_of_both_pools(split):
