@@ -112,6 +112,7 @@ def failure_plans(fleet: Fleet, decode: FailingPool, prefill: FailingPool | None
         all_of_them = np.array([k], dtype=np.int64)
         more = [pool.spares(failure, k) for pool in _pools(decode, prefill)]
         nodes = [pool.more_nodes(n, failure) for pool, n in zip(_pools(decode, prefill), more, strict=True)]
+        lacking = _lacking(decode, prefill, nodes, r.spare_nodes)
         plans.append(
             FailurePlan(
                 failure=failure,
@@ -123,10 +124,10 @@ def failure_plans(fleet: Fleet, decode: FailingPool, prefill: FailingPool | None
                 tbt_p99_ms=None if after is None else after[i][2],
                 spare_replicas=more[0],
                 spare_prefill_workers=None if prefill is None else more[1],
-                spare_nodes=sum(nodes),
+                spare_nodes=lacking,
                 gpus=gpus + sum(n * pool.gpus for n, pool in zip(more, _pools(decode, prefill), strict=True)),
                 per_year=rates[failure],
-                covered=_covered(decode, prefill, nodes, r.spare_nodes),
+                covered=lacking == 0,
             )
         )
     return tuple(plans)
@@ -136,11 +137,13 @@ def _pools(decode: FailingPool, prefill: FailingPool | None) -> Sequence[Failing
     return [decode] if prefill is None else [decode, prefill]
 
 
-def _covered(decode: FailingPool, prefill: FailingPool | None, nodes: Sequence[int], spare_nodes: int) -> bool:
-    """Whether the spare nodes, so many for each pool, are enough; pools of one node type may use each other's."""
+def _lacking(decode: FailingPool, prefill: FailingPool | None, nodes: Sequence[int], spare_nodes: int) -> int:
+    """Nodes that the plan's spare ones, so many for each pool, leave to add of the ``nodes`` that each pool's spare
+    workers take; pools of one node type may use each other's.
+    """
     if prefill is not None and prefill.workers.hardware.id == decode.workers.hardware.id:
-        return sum(nodes) <= 2 * spare_nodes
-    return max(nodes) <= spare_nodes
+        return max(sum(nodes) - 2 * spare_nodes, 0)
+    return sum(max(n - spare_nodes, 0) for n in nodes)
 
 
 def _after(

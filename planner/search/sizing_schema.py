@@ -70,7 +70,7 @@ class FailurePlan(Schema):
     )
     spare_replicas: int = Field(description="Workers to add so that the SLO holds after the failures.")
     spare_prefill_workers: int | None = Field(None, description="disagg: prefill workers to add.")
-    spare_nodes: int = Field(description="Nodes to add for them.")
+    spare_nodes: int = Field(description="Nodes to add for them beyond those of the plan, spare ones included.")
     gpus: int = Field(description="GPUs of the deployment with these spares.")
     per_year: float | None = Field(None, description="Expected failures of this kind in a year; null where not known.")
     covered: bool = Field(description="Whether the nodes of the plan, spare ones included, have room for them.")

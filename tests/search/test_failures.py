@@ -121,6 +121,16 @@ def test_spare_nodes_hold_whole_workers() -> None:
     assert [workers_on(nodes, per_node=8, worker_gpus=16) for nodes in (1, 2, 5)] == [0, 1, 2]
 
 
+def test_pools_of_one_node_type_use_each_others_spare_nodes() -> None:
+    """Both nodes that the one pool's spares take: its own and the other pool's."""
+    _, bare = _several(prefill=14, decode=14, gpus_per_rack=32)
+    _, one = _several(prefill=14, decode=14, gpus_per_rack=32, spare_nodes=1)
+    rack = bare.failures[2]
+    assert (rack.spare_replicas, rack.spare_prefill_workers, rack.spare_nodes) == (0, 8, 2)
+    assert one.failures[2].spare_nodes == 0
+    assert one.failures[2].covered
+
+
 def test_a_sizing_of_an_older_plan_file_loads() -> None:
     _, sizing = _several()
     old = sizing.model_dump(mode="json", exclude={"needed_prefill_workers", "prefill_unavailable_share"})

@@ -181,9 +181,24 @@ def test_what_a_fleet_carries_does_not_hang_on_the_load_asked_for() -> None:
 
 def test_spare_nodes_cover_a_failure_and_make_the_slo_more_available() -> None:
     _, bare = _best(_plan())
-    _, spare = _best(_plan(spare_nodes=bare.failures[1].spare_nodes))
+    lacking = bare.failures[1].spare_nodes
+    assert lacking > 0
+    assert not bare.failures[1].covered
+    _, spare = _best(_plan(spare_nodes=lacking))
     assert spare.failures[1].covered
+    assert spare.failures[1].spare_nodes == 0
     assert spare.slo_availability > bare.slo_availability
+
+
+def test_spare_nodes_of_the_plan_are_not_to_add_again() -> None:
+    """One node at a time: each that the plan has is one less to add, and none are to add where it has them all."""
+    _, bare = _best(_plan(gpus_per_rack=32))
+    rack = bare.failures[2].spare_nodes
+    assert rack > 1
+    _, one = _best(_plan(gpus_per_rack=32, spare_nodes=1))
+    _, all_ = _best(_plan(gpus_per_rack=32, spare_nodes=rack))
+    assert [s.failures[2].spare_nodes for s in (bare, one, all_)] == [rack, rack - 1, 0]
+    assert [s.failures[2].covered for s in (bare, one, all_)] == [False, False, True]
 
 
 def test_recovery_takes_the_scenario_s_own_times() -> None:

@@ -184,17 +184,17 @@ def failure_columns(plans: tuple[FailurePlan, ...]) -> dict[str, list[str]]:
     """A column for each kind of failure, so that it fits a phone."""
     names, marks = failures(), {True: _("yes"), False: _("no"), None: "–"}
     rows: dict[str, list[str]] = {
-        _("Limits hold as it is"): [marks[f.met_without_spares] for f in plans],
+        _("Limits hold without spare workers"): [marks[f.met_without_spares] for f in plans],
         _("Workers lost"): [_lost(f) for f in plans],
         _("First token then, p99"): [_time(f, f.ttft_p99_ms) for f in plans],
         _("Between tokens then, p99"): [_time(f, f.tbt_p99_ms) for f in plans],
-        _("Spare workers"): [count(f.spare_replicas) for f in plans],
+        _("Spare workers needed"): [count(f.spare_replicas) for f in plans],
     }
     if any(f.spare_prefill_workers is not None for f in plans):
-        rows[_("Spare prefill workers")] = [count(f.spare_prefill_workers) for f in plans]
+        rows[_("Spare prefill workers needed")] = [count(f.spare_prefill_workers) for f in plans]
     rows |= {
-        _("Nodes to add"): [count(f.spare_nodes) for f in plans],
-        _("Room in the plan's nodes"): [marks[f.covered] for f in plans],
+        _("The plan's nodes have room for them"): [marks[f.covered] for f in plans],
+        _("Nodes to add for them"): [count(f.spare_nodes) for f in plans],
         _("Expected a year"): [sig(f.per_year) for f in plans],
     }
     columns = {_("After the loss of"): list(rows)}
