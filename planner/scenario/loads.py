@@ -109,6 +109,14 @@ class DailyProfile(Schema):
             raise ValueError("hourly needs a value above 0")
         return self
 
+    @property
+    def mean_over_peak(self) -> float:
+        """Mean load of the day over that of its busiest hour, above 0 and at most 1."""
+        if self.hourly is not None:
+            return sum(self.hourly) / len(self.hourly) / max(self.hourly)
+        assert self.peak_to_mean is not None
+        return 1.0 / self.peak_to_mean
+
 
 Arrival = Annotated[ClosedLoop | Poisson | Gamma | Trace, Field(discriminator="kind")]
 

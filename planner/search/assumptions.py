@@ -79,6 +79,11 @@ def _traffic(s: Setup) -> list[str]:
         )
         if w.daily_profile.hourly is None:
             lines.append("The day between its busiest and its quietest hour is smooth, with the mean that is given.")
+        share = w.daily_profile.mean_over_peak
+        lines.append(
+            f"Costs per token are those of the busiest hour: over the day, with a mean load of {share:.3g} of it, a "
+            f"token of a fleet of fixed size costs {1.0 / share:.3g} times as much."
+        )
     if w.prefix_hit_rate:
         lines.append(f"{w.prefix_hit_rate:.1%} of prompt tokens are served from the prefix cache and not computed.")
     if w.prefix_reuse is not None:

@@ -106,9 +106,17 @@ def in_one_sentence(best: Candidate, scenario: Scenario) -> str:
     ]
     if best.usd_per_mtok.output is not None:
         usd = with_interval(best.usd_per_mtok.output, best.interval.get("usd_per_mtok"))
-        figures.append(f"${usd} per million output tokens")
+        figures.append(f"${usd} per million output tokens{_over_the_day(best.usd_per_mtok.output, scenario)}")
     deployed = deployment(best, scenario.reliability.spare_nodes, paid=True)
     return f"{deployed} serves {scenario.model}: {', '.join(figures)}."
+
+
+def _over_the_day(usd: float, scenario: Scenario) -> str:
+    """That a price is the busiest hour's, and what it comes to over the day, where the load of the day is known."""
+    profile = scenario.workload.daily_profile
+    if profile is None:
+        return ""
+    return f" in the busiest hour, ${sig3(usd / profile.mean_over_peak)} over the day"
 
 
 def _main_reason(plan: Plan) -> str:

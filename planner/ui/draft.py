@@ -98,7 +98,7 @@ def _peak_to_mean(scenario: Scenario) -> float | None:
     profile = scenario.workload.daily_profile
     if profile is None or profile.hourly is None:
         return None if profile is None else profile.peak_to_mean
-    return float(f"{max(profile.hourly) * len(profile.hourly) / sum(profile.hourly):.6g}")
+    return float(f"{1.0 / profile.mean_over_peak:.6g}")
 
 
 def _length_fields(short: str, length: Any) -> Fields:

@@ -255,6 +255,10 @@ ASSUMPTIONS = (
     N_("Limits are judged over all priority classes together; by class, prompts in service always finish"),
     N_("The rate is that of the busiest hour of the day; other hours run fewer workers of the same layout"),
     N_("The day between its busiest and its quietest hour is smooth, with the mean that is given"),
+    N_(
+        "Costs per token are those of the busiest hour: over the day, with a mean load of {share} of it, a token of a "
+        "fleet of fixed size costs {x} times as much"
+    ),
 )
 
 SPLIT = (

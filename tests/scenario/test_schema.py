@@ -10,7 +10,7 @@ from scenario_data import VALID, changed
 
 from planner.errors import InputError
 from planner.scenario.load import load_scenario, scenario_from_data
-from planner.scenario.schema import Scenario
+from planner.scenario.schema import DailyProfile, Scenario
 
 WRONG = [
     ("schema", "planner.scenario/9"),
@@ -216,3 +216,9 @@ def test_absurd_numbers_are_refused_with_what_is_allowed(field: str, value: obje
         scenario_from_data(changed(field, value))
     assert field in str(caught.value)
     assert allowed in caught.value.allowed
+
+
+def test_a_day_says_how_its_mean_stands_to_its_busiest_hour() -> None:
+    assert DailyProfile(peak_to_mean=2.5).mean_over_peak == pytest.approx(0.4)
+    assert DailyProfile(hourly=(4.0,) + (1.0,) * 20 + (0.0,) * 3).mean_over_peak == pytest.approx(0.25)
+    assert DailyProfile(hourly=(7.0,) * 24).mean_over_peak == 1.0

@@ -12,8 +12,11 @@ import pytest
 
 import planner
 from planner.errors import InputError
+from planner.export.report.content import report
+from planner.export.report.markdown import as_markdown
 from planner.search.carrying import at_rate
 from planner.search.fleet import Fleet
+from planner.search.headline import headline, sig3
 from planner.search.plan_schema import Candidate, Plan
 from planner.search.planned import Planned
 from planner.search.planning import planned
@@ -127,6 +130,24 @@ def _hours(sizing: Sizing, rates: np.ndarray) -> list[int]:
     assert sizing.day is not None
     hourly = sizing.day.hourly_rps
     return [max(h for h in range(24) if hourly[h] == rate) for rate in rates]
+
+
+def test_costs_are_said_to_be_the_busiest_hours() -> None:
+    day, flat = _plan(), _plan(profile=None)
+    said = "over the day, with a mean load of 0.5 of it, a token of a fleet of fixed size costs 2 times as much."
+    assert sum(text.endswith(said) for text in day.assumptions) == 1
+    assert not any("busiest hour" in text for text in flat.assumptions)
+    best, sizing = _best(day)
+    assert sizing.day is not None
+    over = sig3(sizing.day.usd_per_mtok_output_fixed)
+    assert f"in the busiest hour, ${over} over the day" in headline(day)
+    assert "busiest hour" not in headline(flat)
+    row = next(line for line in as_markdown(report(day)).splitlines() if "the same over the day" in line)
+    assert [cell.strip() for cell in row.split("|")[1:3]][1] == over
+    assert "the mean load is 50% of it" in row
+    assert "of the busiest hour" not in as_markdown(report(flat))
+    assert best.usd_per_mtok.output is not None
+    assert sizing.day.usd_per_mtok_output_fixed == pytest.approx(2.0 * best.usd_per_mtok.output)
 
 
 def test_spare_nodes_are_paid_for_all_day() -> None:

@@ -4,6 +4,8 @@ import pytest
 import streamlit as st
 
 import planner
+from planner.scenario.schema import DailyProfile
+from planner.search.headline import in_one_sentence
 from planner.search.plan_schema import Mark, NearestMiss, Rejection, UsdPerMtok
 from planner.ui import formula, words
 from planner.ui.sections import candidates, headline, reasons
@@ -30,7 +32,7 @@ def test_the_question_in_one_line(scenario):
 
 
 def test_five_figures_with_interval_limit_and_mark(plan):
-    cost, rate, ttft, tpot, memory = headline.figures(plan.candidates[0])
+    cost, rate, ttft, tpot, memory = headline.figures(plan.candidates[0], plan.scenario.workload)
     assert (cost.value, cost.chip, cost.met) == ("$0.462", "$0.397–0.522", None)
     assert rate.note == "goodput 1,605 req/s"
     assert (ttft.value, ttft.note, ttft.met) == ("1.39 s", "limit 5.00 s", True)
@@ -39,10 +41,19 @@ def test_five_figures_with_interval_limit_and_mark(plan):
     assert (memory.value, memory.chip) == ("8.76 GiB", "76 % in use")
 
 
+def test_a_price_says_that_it_is_the_busiest_hours(plan):
+    best, work = plan.candidates[0], plan.scenario.workload
+    assert headline.figures(best, work.model_copy(update={"daily_profile": None}))[0].note == "$3,616 per hour"
+    half = work.model_copy(update={"daily_profile": DailyProfile(hourly=(2.0, *(1.0,) * 11, *(0.9,) * 11, 1.1))})
+    assert headline.figures(best, half)[0].note == "the busiest hour's; $0.924 over the day · $3,616 per hour"
+    sentence = in_one_sentence(best, plan.scenario.model_copy(update={"workload": half}))
+    assert "per million output tokens in the busiest hour, $0.924 over the day." in sentence
+
+
 def test_a_range_over_the_limit_is_not_sure(plan):
     best = plan.candidates[0]
     checks = tuple(k.model_copy(update={"met_at_80": k.metric != "tpot_ms"}) for k in best.slo)
-    ttft, tpot = headline.figures(best.model_copy(update={"slo": checks}))[2:4]
+    ttft, tpot = headline.figures(best.model_copy(update={"slo": checks}), plan.scenario.workload)[2:4]
     assert (ttft.met, ttft.sure) == (True, True)
     assert (tpot.met, tpot.sure) == (True, False)
 
@@ -67,7 +78,7 @@ def test_formulas_give_the_number_beside_them(plan):
     assert tpot is None or tpot.numbers.endswith(rf"= {formula.num(best.tpot_ms.mean)}\ \text{{ms}}")
     left = formula.memory_left(best)
     assert left is not None
-    assert rf"= {headline.figures(best)[4].value.removesuffix(' GiB')}\ " in left.numbers
+    assert rf"= {headline.figures(best, plan.scenario.workload)[4].value.removesuffix(' GiB')}\ " in left.numbers
     assert "77.1" in formula.memory(best.memory_gib).numbers
     assert "34.7" in formula.step(best, "decode").numbers
     in_flight = formula.in_flight(plan.scenario, best)

@@ -79,11 +79,24 @@ def _answer(plan: Plan, chosen: Candidate | None) -> Iterator[Block]:
         ("USD per million input tokens, cached ones included", sig3(chosen.usd_per_mtok.input)),
         ("USD per million uncached input tokens", sig3(chosen.usd_per_mtok.uncached_input)),
         ("USD per million output tokens, all cost on output", sig3(chosen.usd_per_mtok.output)),
+        *_over_the_day(plan, chosen),
         ("J per output token", sig3(chosen.joules_per_token)),
     ]
     yield Table(("figure", "value"), tuple(rows))
     if chosen.explanation:
         yield Bullets(chosen.explanation)
+
+
+def _over_the_day(plan: Plan, c: Candidate) -> Iterator[tuple[str, str]]:
+    """What a token costs over the day, where the prices before it are those of its busiest hour."""
+    profile, usd = plan.scenario.workload.daily_profile, c.usd_per_mtok.output
+    if profile is not None and usd is not None:
+        share = profile.mean_over_peak
+        yield (
+            f"the same over the day, fleet of fixed size; the prices above are of the busiest hour, the mean load is "
+            f"{share:.0%} of it",
+            sig3(usd / share),
+        )
 
 
 def _served(c: Candidate) -> Iterator[Section]:

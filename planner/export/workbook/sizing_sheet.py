@@ -73,6 +73,8 @@ def _day(book: Book, sheet: Sheet, row: int, day: DayPlan) -> None:
         ("GPUs at least", day.lowest_gpus),
         ("USD per day, fixed fleet, spare nodes included", day.usd_per_day_fixed),
         ("USD per day, autoscaled, spare nodes included", day.usd_per_day_autoscaled),
+        ("USD per million output tokens over the day, fixed fleet", day.usd_per_mtok_output_fixed),
+        ("USD per million output tokens over the day, autoscaled", day.usd_per_mtok_output_autoscaled),
     )
     for i, figure in enumerate(figures, start=row):
         sheet.line(i, figure)

@@ -17,7 +17,7 @@ from planner.units import KILO
 ROW_PX, FRAME_PX, LEGEND_ROW_PX = 52, 130, 18
 LINE_PX = 400
 HOURS_A_DAY = 24
-SIDE, NOTE_STEP = 0.5, 0.08
+SIDE, NOTE_STEP = 0.4, 0.08
 """Beyond this part of the width notes stand left of their line; each one lower than the one before."""
 
 
@@ -47,8 +47,10 @@ def ways_bars(ways: Sequence[Way]) -> go.Figure:
     return finish(figure, FRAME_PX + LEGEND_ROW_PX * len(parts) // 2 + ROW_PX * len(ways))
 
 
-def cost_by_load(found: ByLoad, crossings: dict[str, float]) -> go.Figure:
-    """US dollars per million output tokens by part of the planned load; ``crossings`` (name -> part) are marked."""
+def cost_by_load(found: ByLoad, crossings: dict[str, float], mean: float | None = None) -> go.Figure:
+    """US dollars per million output tokens by part of the planned load; ``crossings`` (name -> part) and the ``mean``
+    of the day are marked.
+    """
     figure = go.Figure()
     colours = (palette.BLUE, palette.GREEN, palette.AMBER, palette.PINK)
     dashes = ("solid", "dash", "dot", "dashdot")
@@ -62,9 +64,12 @@ def cost_by_load(found: ByLoad, crossings: dict[str, float]) -> go.Figure:
             customdata=[[dollars(float(v))] for v in values],
             hovertemplate=_("%{x:.0f} % of the load: %{customdata[0]} per million output tokens") + "<extra></extra>",
         )
-    for row, (name, share) in enumerate(crossings.items()):
+    marked = [(_("{name} from {share}"), name, share, palette.LIMIT, "dash") for name, share in crossings.items()]
+    if mean is not None:
+        marked.append((_("mean of the day {share}"), "", mean, palette.SKY, "dot"))
+    for row, (text, name, share, colour, dash) in enumerate(marked):
         left = share > SIDE
-        figure.add_vline(x=100 * share, line={"color": palette.LIMIT, "width": 1.5, "dash": "dash"})
+        figure.add_vline(x=100 * share, line={"color": colour, "width": 1.5, "dash": dash})
         figure.add_annotation(
             x=100 * share,
             y=1.0 - NOTE_STEP * row,
@@ -73,8 +78,8 @@ def cost_by_load(found: ByLoad, crossings: dict[str, float]) -> go.Figure:
             xanchor="right" if left else "left",
             xshift=-4 if left else 4,
             showarrow=False,
-            text=_("{name} from {share}").format(name=label(name), share=percent(share)),
-            font={"color": palette.LIMIT, "size": 12},
+            text=text.format(name=label(name), share=percent(share)),
+            font={"color": colour, "size": 12},
         )
     ticks = tick_format([float(v) for values in found.usd_per_mtok.values() for v in values])
     figure.update_xaxes(title_text=_("% of the planned load, on average"), range=[0, 100])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import streamlit as st
+
+from planner.ui.i18n import _
 from planner.ui.sections import cost_tokens, cost_ways, shown
-from planner.ui.sections.cost_data import deployed, power
+from planner.ui.sections.cost_data import day_of, deployed, power
 
 
 def show() -> None:
@@ -16,6 +19,8 @@ def show() -> None:
         return
     d = deployed(subject)
     watts = power(subject, d)
-    cost_tokens.show_prices(subject, d)
-    cost_ways.show(subject, d, watts)
-    cost_tokens.show_energy(subject, d, watts)
+    with st.spinner(_("Sizing the fleet …"), show_time=True):
+        day = day_of(subject)
+    cost_tokens.show_prices(subject, d, day)
+    cost_ways.show(subject, d, watts, day)
+    cost_tokens.show_energy(subject, d, watts, day)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from planner.economics.energy import PowerModel, power_model
 from planner.economics.owning import ApiBill, OwningCost, break_even
 from planner.search.plan_schema import Candidate
+from planner.search.sizing_schema import DayPlan
 from planner.search.table import Workers
+from planner.ui.sections.load_data import sizing_for
 from planner.ui.subject import Subject
 from planner.units import HOUR_S, MEGA
 
@@ -52,15 +54,59 @@ class Way:
     parts: dict[str, float]
     fixed: bool
     """Paid every hour whatever the load; an API is paid by the token."""
+    by_the_hour: bool = False
+    """Could be given back in quiet hours."""
 
     @property
     def total(self) -> float:
         return sum(self.parts.values())
 
+    def times(self, factor: float) -> Way:
+        """The same way at a part of its cost."""
+        return replace(self, parts={part: usd * factor for part, usd in self.parts.items()})
+
+
+@dataclass(frozen=True)
+class Day:
+    """A day's load beside that of its busiest hour, for which the deployment is planned."""
+
+    share: float
+    """Mean over the busiest hour, above 0 and at most 1."""
+    sizing: DayPlan
+    """The fleet hour by hour."""
+
+    @property
+    def scaled(self) -> float | None:
+        """Rent of a fleet that follows the load, a part of that of the fixed one; None where no price is known."""
+        fixed, scaled = self.sizing.usd_per_day_fixed, self.sizing.usd_per_day_autoscaled
+        return None if not fixed or scaled is None else scaled / fixed
+
+
+def day_of(subject: Subject) -> Day | None:
+    """Of the shown deployment; None where the scenario has no day."""
+    profile = subject.scenario.workload.daily_profile
+    if profile is None:
+        return None
+    sizing = subject.candidate.sizing or sizing_for(subject)
+    return None if sizing.day is None else Day(profile.mean_over_peak, sizing.day)
+
+
+def over_the_day(ways: list[Way], day: Day, scaled_name: str) -> list[Way]:
+    """What ways that are told at the planned load cost on average over the day: a fixed one as much in every hour, one
+    that is paid by the token by the mean load. After rent by the hour stands the same rent following the load, under
+    ``scaled_name``.
+    """
+    found = []
+    for way in ways:
+        found.append(way if way.fixed else way.times(day.share))
+        if way.by_the_hour and day.scaled is not None:
+            found.append(replace(way.times(day.scaled), name=scaled_name))
+    return found
+
 
 def rented(name: str, part: str, gpus: int, usd_per_gpu_hour: float) -> Way:
     """All GPUs rented by the hour."""
-    return Way(name, {part: gpus * usd_per_gpu_hour}, True)
+    return Way(name, {part: gpus * usd_per_gpu_hour}, True, by_the_hour=True)
 
 
 def owned(name: str, words: dict[str, str], gpus: int, cost: OwningCost) -> Way:

@@ -14,16 +14,18 @@ from planner.ui.i18n import _
 from planner.ui.latex import num
 from planner.ui.numbers import dollars, percent, sig, span
 from planner.ui.sections.cards import Card, cards
-from planner.ui.sections.cost_data import Deployed, Power, token_prices
+from planner.ui.sections.cost_data import Day, Deployed, Power, token_prices
 from planner.ui.sections.how import how
+from planner.ui.sections.load_sizing import day_price
 from planner.ui.subject import Subject
+from planner.ui.text import paragraph
 from planner.units import KILO
 
 HOURS_A_DAY = 24
 
 
-def show_prices(subject: Subject, d: Deployed) -> None:
-    """US dollars per million tokens, input, cached, output."""
+def show_prices(subject: Subject, d: Deployed, day: Day | None) -> None:
+    """US dollars per million tokens, input, cached, output: of the hour that is planned for, and over the day."""
     c = subject.candidate
     prices = token_prices(c, d)
     interval = span(c.interval.get("usd_per_mtok"))
@@ -62,10 +64,21 @@ def show_prices(subject: Subject, d: Deployed) -> None:
                 _("decode's share"),
                 _("Decode's share of the cost over the output tokens; together with the input price it is the whole."),
             ),
+            *([] if day is None or day.scaled is None else [day_price(day.sizing)]),
         )
     )
+    notes = []
+    if day is not None and prices.output_all is not None:
+        notes.append(
+            _(
+                "Prices are those of the busiest hour, which is planned for, where none says otherwise. The mean load "
+                "of the day is {share} of it; what stands still at night costs as much."
+            ).format(share=percent(day.share))
+        )
     if interval and prices.input is not None:
-        st.caption(_("The other prices are shares of the same cost: their intervals are as wide in proportion."))
+        notes.append(_("The other prices are shares of the same cost: their intervals are as wide in proportion."))
+    if notes:
+        st.caption(paragraph(notes))
     if c.usd_per_hour is None:
         st.info(_("No price is known for this hardware: put yours in on the left, under Prices."))
     how("cost.tokens", {_("Cost"): cost_formula(c), _("Input and output"): _split(c, d)})
@@ -86,8 +99,8 @@ def _split(c: Candidate, d: Deployed) -> Formula | None:
     )
 
 
-def show_energy(subject: Subject, d: Deployed, power: Power | None) -> None:
-    """Joules per token; what is drawn and what must be provisioned."""
+def show_energy(subject: Subject, d: Deployed, power: Power | None, day: Day | None) -> None:
+    """Joules per token; what is drawn (where a day is known, in its busiest hour) and what must be provisioned."""
     st.subheader(
         _("Energy and power"),
         help=_(
@@ -118,7 +131,9 @@ def show_energy(subject: Subject, d: Deployed, power: Power | None) -> None:
             Card(
                 _("Drawn on average"),
                 f"{sig(power.average_w / KILO)} kW",
-                _("{kwh} kWh a day").format(kwh=sig(power.average_w / KILO * HOURS_A_DAY)),
+                (_("{kwh} kWh a day") if day is None else _("in the busiest hour; {kwh} kWh a day at most")).format(
+                    kwh=sig(power.average_w / KILO * HOURS_A_DAY)
+                ),
                 _("At the meter: GPUs by how busy they are, the rest of the nodes, cooling."),
             ),
             Card(

@@ -23,12 +23,14 @@ from planner.ui.phrases import translated
 from planner.ui.sections import kept
 from planner.ui.sections.catalogue.facts import status
 from planner.ui.sections.cost_data import (
+    Day,
     Deployed,
     Power,
     Way,
     bought,
     by_load,
     crossing,
+    over_the_day,
     owned,
     per_mtok,
     rented,
@@ -41,8 +43,8 @@ from planner.ui.text import listed, pair, paragraph, plain, sentence
 HOURS_A_DAY = 24
 
 
-def show(subject: Subject, d: Deployed, power: Power | None) -> None:
-    """Inputs, then the three ways side by side."""
+def show(subject: Subject, d: Deployed, power: Power | None, day: Day | None) -> None:
+    """Inputs, then the three ways side by side: over the ``day`` where one is known, else at the planned load."""
     st.subheader(
         _("Rent, own or buy tokens?"),
         help=_("The same tokens three ways. Every price can be yours; they start at the catalogue's."),
@@ -60,11 +62,12 @@ def show(subject: Subject, d: Deployed, power: Power | None) -> None:
     if not ways:
         st.info(_("No price is known yet: put one in above."))
         return
-    st.markdown(_answer(ways, d))
-    st.plotly_chart(ways_bars(ways), config=CONFIG, key="cost.ways", alt=_("US dollars a day, by part"))
-    _table(ways, d)
+    shown = ways if day is None else over_the_day(ways, day, _("Rent, autoscaled"))
+    st.markdown(_answer(shown, d, day))
+    st.plotly_chart(ways_bars(shown), config=CONFIG, key="cost.ways", alt=_("US dollars a day, by part"))
+    _table(shown, {w.name: per_mtok(w, d.output_tokens_per_s) for w in ways}, d, day)
     how("cost.own", {_("Owning, per GPU-hour"): _own_formula(cost)})
-    _break_even(ways, rent, own, api, d)
+    _break_even(ways, rent, own, api, d, day)
 
 
 def _rent(subject: Subject, d: Deployed) -> Way | None:
@@ -185,44 +188,81 @@ def _api(subject: Subject, d: Deployed) -> Way | None:
     return bought("API", words, bill) if any(prices) else None
 
 
-def _answer(ways: list[Way], d: Deployed) -> str:
+def _answer(ways: list[Way], d: Deployed, day: Day | None) -> str:
     best = min(ways, key=lambda w: w.total)
     others = [
         _("{name} {usd}").format(name=w.name, usd=plain(dollars(HOURS_A_DAY * w.total))) for w in ways if w is not best
     ]
-    sentence = (
-        _(
-            "At the planned load **{name}** is cheapest: **{usd} a day**, {mtok} per million output tokens "
-            "(a day: {others})."
+    if day is not None:
+        sentence = (
+            _(
+                "Over the day, whose mean load is {share} of the busiest hour's, **{name}** is cheapest: **{usd} a "
+                "day**, {mtok} per million output tokens (a day: {others})."
+            )
+            if others
+            else _(
+                "Over the day, whose mean load is {share} of the busiest hour's, **{name}** comes to **{usd} a day**, "
+                "{mtok} per million output tokens."
+            )
         )
-        if others
-        else _("At the planned load **{name}** comes to **{usd} a day**, {mtok} per million output tokens.")
-    )
+    else:
+        sentence = (
+            _(
+                "At the planned load all day and night **{name}** is cheapest: **{usd} a day**, {mtok} per million "
+                "output tokens (a day: {others})."
+            )
+            if others
+            else _(
+                "At the planned load all day and night **{name}** comes to **{usd} a day**, {mtok} per million output "
+                "tokens."
+            )
+        )
     return sentence.format(
+        share="" if day is None else percent(day.share),
         name=best.name,
         usd=plain(dollars(HOURS_A_DAY * best.total)),
-        mtok=plain(dollars(per_mtok(best, d.output_tokens_per_s))),
+        mtok=plain(dollars(per_mtok(best, _mean_share(day) * d.output_tokens_per_s))),
         others=listed(others),
     )
 
 
-def _table(ways: list[Way], d: Deployed) -> None:
-    tokens = d.input_tokens_per_s + d.output_tokens_per_s
-    table(
-        {
-            _("Way"): [w.name for w in ways],
-            _("$ / day"): [HOURS_A_DAY * w.total for w in ways],
-            _("$ / Mtok out"): [per_mtok(w, d.output_tokens_per_s) for w in ways],
-            _("$ / Mtok in + out"): [per_mtok(w, tokens) for w in ways],
-        },
-        alt=_("Cost of each way"),
+def _mean_share(day: Day | None) -> float:
+    """Mean load as a part of the planned one."""
+    return 1.0 if day is None else day.share
+
+
+def _table(ways: list[Way], planned: dict[str, float | None], d: Deployed, day: Day | None) -> None:
+    """A row a way, over the day where one is known; ``planned``: dollars per million output tokens at the planned load
+    of those that are told at it.
+    """
+    outputs, tokens = (
+        _mean_share(day) * rate for rate in (d.output_tokens_per_s, d.input_tokens_per_s + d.output_tokens_per_s)
     )
-    st.caption(
+    columns: dict[str, list[str | float | None]] = {
+        _("Way"): [w.name for w in ways],
+        _("$ / day"): [HOURS_A_DAY * w.total for w in ways],
+        _("$ / Mtok out"): [per_mtok(w, outputs) for w in ways],
+        _("$ / Mtok in + out"): [per_mtok(w, tokens) for w in ways],
+    }
+    if day is not None:
+        columns[_("$ / Mtok out, busiest hour")] = [planned.get(w.name) for w in ways]
+    table(columns, alt=_("Cost of each way"))
+    notes = [
         _("Mtok: a million tokens. Out: the whole cost over output tokens; in + out: over input and output tokens.")
-    )
+    ]
+    if day is not None:
+        notes.append(
+            _(
+                "What is not autoscaled is of fixed size and paid in every hour; electricity is counted at the draw of "
+                "the busiest hour, at most too much."
+            )
+        )
+    st.caption(paragraph(notes))
 
 
-def _break_even(ways: list[Way], rent: Way | None, own: Way | None, api: Way | None, d: Deployed) -> None:
+def _break_even(
+    ways: list[Way], rent: Way | None, own: Way | None, api: Way | None, d: Deployed, day: Day | None
+) -> None:
     st.subheader(
         _("From which load on does it pay?"),
         help=_(
@@ -234,6 +274,8 @@ def _break_even(ways: list[Way], rent: Way | None, own: Way | None, api: Way | N
     pairs = [(fixed, api) for fixed in (rent, own) if fixed is not None and api is not None and api.total > 0]
     crossings: dict[str, float] = {}
     lines = []
+    if day is not None:
+        lines.append(_("The mean load of the day is **{share}** of the planned one.").format(share=percent(day.share)))
     for fixed, elastic in pairs:
         share = crossing(fixed, elastic)
         if share is None:
@@ -264,7 +306,10 @@ def _break_even(ways: list[Way], rent: Way | None, own: Way | None, api: Way | N
     found = by_load(ways, d.output_tokens_per_s)
     if found.usd_per_mtok:
         st.plotly_chart(
-            cost_by_load(found, crossings), config=CONFIG, key="cost.load", alt=_("Cost per million tokens by load")
+            cost_by_load(found, crossings, None if day is None else day.share),
+            config=CONFIG,
+            key="cost.load",
+            alt=_("Cost per million tokens by load"),
         )
     if pairs:
         fixed, elastic = pairs[0]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import streamlit as st
 
-from planner.scenario.schema import Scenario
+from planner.scenario.schema import DailyProfile, Scenario, Workload
 from planner.search.plan_schema import Candidate, Plan, SloCheck
 from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, percent, sig, span, within
@@ -49,7 +49,7 @@ def show(plan: Plan, candidate: Candidate) -> None:
     st.header(plain(deployment(candidate)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
     st.caption(question(plan.scenario, priced=priced(plan)) + _which(plan, candidate))
     row = st.container(horizontal=True, gap="small")
-    for figure in figures(candidate, plan.scenario.workload.arrival.rate()):
+    for figure in figures(candidate, plan.scenario.workload):
         with row:
             _metric(figure)
     st.markdown(_("**What binds:** {text}").format(text=plain(sentence(candidate.binding))))
@@ -93,28 +93,30 @@ def _which(plan: Plan, candidate: Candidate) -> str:
     return _(" · candidate {rank}, chosen by you").format(rank=candidate.rank)
 
 
-def figures(candidate: Candidate, load_rps: float | None = None) -> list[Figure]:
-    """The five figures of a candidate, in the order they are read; ``load_rps`` is the rate offered, where there is
-    one.
-    """
+def figures(candidate: Candidate, work: Workload) -> list[Figure]:
+    """The five figures of a candidate under the load of ``work``, in the order they are read."""
     return [
-        _cost(candidate),
-        _throughput(candidate, load_rps),
+        _cost(candidate, work.daily_profile),
+        _throughput(candidate, work.arrival.rate()),
         _latency(candidate, "ttft_ms", ("ttft_ms",)),
         _latency(candidate, "tpot_ms", ("tbt_ms", "tpot_ms")),
         _memory(candidate),
     ]
 
 
-def _cost(c: Candidate) -> Figure:
+def _cost(c: Candidate, day: DailyProfile | None) -> Figure:
     key = "usd_per_mtok"
-    known = c.usd_per_hour is not None
+    usd = c.usd_per_mtok.output
+    note = _("no price known") if c.usd_per_hour is None else _("{usd} per hour").format(usd=dollars(c.usd_per_hour))
+    if day is not None and usd is not None:
+        over = _("the busiest hour's; {usd} over the day").format(usd=dollars(usd / day.mean_over_peak))
+        note = f"{over} · {note}"
     inside = span(c.interval.get(key))
     return Figure(
         _("Cost per million output tokens"),
-        dollars(c.usd_per_mtok.output),
+        dollars(usd),
         None if inside is None else f"${inside}",
-        _("{usd} per hour").format(usd=dollars(c.usd_per_hour)) if known else _("no price known"),
+        note,
         _("All cost of the deployment, spares included, over its output tokens; input tokens are not charged apart.")
         + _below(inside),
         marks=_marks(c, key),

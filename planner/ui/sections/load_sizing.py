@@ -115,15 +115,20 @@ def _day_cards(day: DayPlan) -> list[Card]:
                 _("Autoscaled; whole nodes, and the spare ones all day."),
             )
         )
-        shown.append(
-            Card(
-                _("$ / Mtok out over the day"),
-                dollars(day.usd_per_mtok_output_autoscaled),
-                _("{usd} at fixed size").format(usd=dollars(day.usd_per_mtok_output_fixed)),
-                _("Rent of the day over its output tokens: quiet hours cost as much per GPU as busy ones."),
-            )
-        )
+        shown.append(day_price(day))
     return shown
+
+
+def day_price(day: DayPlan) -> Card:
+    """What an output token costs over the day."""
+    return Card(
+        _("$ / Mtok out over the day"),
+        dollars(day.usd_per_mtok_output_autoscaled),
+        _("{usd} at fixed size").format(usd=dollars(day.usd_per_mtok_output_fixed)),
+        _("Rent of the day over its output tokens: quiet hours cost as much per GPU as busy ones.")
+        + " "
+        + _("Autoscaled; below it a fleet of fixed size."),
+    )
 
 
 def failures() -> dict[str, str]:
