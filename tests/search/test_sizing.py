@@ -144,7 +144,7 @@ def test_costs_are_said_to_be_the_busiest_hours() -> None:
     assert "busiest hour" not in headline(flat)
     row = next(line for line in as_markdown(report(day)).splitlines() if "the same over the day" in line)
     assert [cell.strip() for cell in row.split("|")[1:3]][1] == over
-    assert "the mean load is 50% of it" in row
+    assert "the mean load is 50 % of it" in row.replace("\u202f", " ").replace("\u00a0", " ")
     assert "of the busiest hour" not in as_markdown(report(flat))
     assert best.usd_per_mtok.output is not None
     assert sizing.day.usd_per_mtok_output_fixed == pytest.approx(2.0 * best.usd_per_mtok.output)
