@@ -14,6 +14,7 @@ from planner.search.candidate_parts import (
     intervals_of,
     known,
     latencies,
+    nearest_limit,
     slo_checks,
     step_bytes,
     tier_traffic,
@@ -169,6 +170,7 @@ def _candidate(
     o, w = d.outcome, d.decode
     kind = distance_of(s, d, i)
     interval = intervals_of(s, d, i, kind, spread, latency)
+    checks = slo_checks(s, latency, interval)
     gpus = int(d.gpus[i])
     output_rate = float(o.throughput_rps[i]) * float(s.traffic.output_tokens)
     input_rate = float(o.throughput_rps[i]) * float(s.traffic.input_tokens)
@@ -210,9 +212,14 @@ def _candidate(
         usd_per_mtok=token_prices(s, float(o.usd_per_mtok_input[i]), float(o.usd_per_mtok_output[i])),
         joules_per_token=known(o.joules_per_token[i]),
         interval=interval,
-        slo=slo_checks(s, latency, interval),
+        slo=checks,
         binding=binding,
-        explanation=(*([] if leaner is None else [leaner]), *transfer_sentences(transfer), *gains),
+        explanation=(
+            *([] if leaner is None else [leaner]),
+            *nearest_limit(checks),
+            *transfer_sentences(transfer),
+            *gains,
+        ),
         breakdown=breakdown,
         traffic=traffic,
         evidence=note(kind, outside=outside),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -23,6 +23,7 @@ from planner.search.plan_schema import (
     TierTraffic,
     UsdPerMtok,
 )
+from planner.search.rejections import told_apart
 from planner.search.setup import Setup
 from planner.search.table import Array, Deployments, Workers
 from planner.serving.latency import METRICS, LoadResult
@@ -92,6 +93,21 @@ def slo_checks(s: Setup, latency: Mapping[str, Percentiles], interval: Mapping[s
             )
         )
     return tuple(checks)
+
+
+METRIC_NAMES: Mapping[str, str] = {"ttft_ms": "TTFT", "tbt_ms": "TBT", "tpot_ms": "TPOT", "e2e_ms": "E2E"}
+
+
+def nearest_limit(checks: Sequence[SloCheck]) -> tuple[str, ...]:
+    """Which of several limits leaves the least room, in proportion, as a sentence; none with fewer than two limits, and
+    where a value is not known.
+    """
+    if len(checks) < 2 or any(k.value is None for k in checks):
+        return ()
+    nearest = max(checks, key=lambda k: (k.value or 0.0) / k.limit)
+    value, limit = told_apart(nearest.value or 0.0, nearest.limit)
+    name = f"{METRIC_NAMES[nearest.metric]} ({nearest.percentile})"
+    return (f"Of the limits, {name} leaves the least room: {value} of {limit} ms.",)
 
 
 def latencies(result: LoadResult, k: int) -> dict[str, Percentiles]:

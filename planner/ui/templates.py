@@ -179,6 +179,7 @@ SENTENCES = (
     N_("One worker less is too few: with {a} instead of {b}, {why}"),
     N_("the load is more than the workers pass"),
     N_("One worker carries the load, with {n} requests in it on average"),
+    N_("Of the limits, {metric} ({at}) leaves the least room: {a} of {b} ms"),
     N_(
         "A prompt's KV cache of {size} MiB moves over the {kind} {n} times, once for each decode rank that holds it, "
         "in {whole} ms and adds {shown} ms to TTFT, latency and waits included; the busiest link carries transfers "

@@ -10,8 +10,9 @@ import pytest
 import planner
 from planner.layout.layouts import Layouts
 from planner.scenario.schema import Scenario
+from planner.search.candidate_parts import nearest_limit
 from planner.search.headline import headline
-from planner.search.plan_schema import Plan
+from planner.search.plan_schema import Plan, SloCheck
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -90,3 +91,11 @@ def test_a_layout_that_does_not_fit_is_one_worker_that_serves_nothing() -> None:
     assert (c.replicas, c.gpus, c.goodput_rps) == (1, 1, 0.0)
     assert c.ttft_ms.mean is None
     assert c.memory_gib.total > c.memory_gib.capacity
+
+
+def test_the_limit_with_the_least_room_is_named() -> None:
+    ttft = SloCheck(metric="ttft_ms", percentile="p95", judged_on="p95", limit=4000.0, value=2780.0, met=True)
+    e2e = SloCheck(metric="e2e_ms", percentile="p99", judged_on="p99", limit=200_000.0, value=195_000.0, met=True)
+    assert nearest_limit((ttft, e2e)) == ("Of the limits, E2E (p99) leaves the least room: 195,000 of 200,000 ms.",)
+    assert nearest_limit((ttft,)) == ()
+    assert nearest_limit((ttft, e2e.model_copy(update={"value": None}))) == ()

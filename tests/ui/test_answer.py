@@ -6,7 +6,7 @@ import streamlit as st
 import planner
 from planner.scenario.schema import DailyProfile
 from planner.search.headline import in_one_sentence
-from planner.search.plan_schema import Mark, NearestMiss, Rejection, UsdPerMtok
+from planner.search.plan_schema import Mark, NearestMiss, Rejection, SloCheck, UsdPerMtok
 from planner.ui import formula, words
 from planner.ui.sections import candidates, headline, reasons
 from planner.ui.sections.charts import picked_rank
@@ -56,6 +56,29 @@ def test_a_range_over_the_limit_is_not_sure(plan):
     ttft, tpot = headline.figures(best.model_copy(update={"slo": checks}), plan.scenario.workload)[2:4]
     assert (ttft.met, ttft.sure) == (True, True)
     assert (tpot.met, tpot.sure) == (True, False)
+
+
+def test_every_limit_has_a_figure_with_its_mark(plan):
+    best = plan.candidates[0]
+    more = [
+        SloCheck(metric="ttft_ms", percentile="p99", judged_on="p99", limit=9e3, value=8e3, met=True),
+        SloCheck(metric="tbt_ms", percentile="p99", judged_on="p99", limit=120.0, value=94.4, met=True),
+        SloCheck(metric="e2e_ms", percentile="p99", judged_on="p99", limit=2e5, value=2.1e5, met=False),
+    ]
+    shown = headline.figures(best.model_copy(update={"slo": (*best.slo, *more)}), plan.scenario.workload)
+    assert [f.label for f in shown[2:-1]] == [
+        "Time to first token, mean",
+        "Time to first token, p99",
+        "Time per output token, mean",
+        "Time between tokens, p99",
+        "Whole request, p99",
+    ]
+    assert (shown[-2].value, shown[-2].note, shown[-2].met) == ("3.50 min", "limit 3.33 min", False)
+    free = headline.figures(best.model_copy(update={"slo": ()}), plan.scenario.workload)
+    assert [(f.label, f.note) for f in free[2:4]] == [
+        ("Time to first token, mean", "no limit"),
+        ("Time per output token, mean", "no limit"),
+    ]
 
 
 def test_a_limit_says_what_it_was_judged_on(plan):

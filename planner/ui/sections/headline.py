@@ -29,7 +29,7 @@ from planner.ui.words import (
 
 @dataclass(frozen=True)
 class Figure:
-    """One of the five figures. ``chip`` (the 80 % interval where there is one) and ``note`` stand below the value,
+    """One of the figures. ``chip`` (the 80 % interval where there is one) and ``note`` stand below the value,
     ``met`` is the SLO mark (None: no limit), ``sure`` whether the whole range meets it, ``marks`` say what the number
     is extrapolated from.
     """
@@ -94,12 +94,15 @@ def _which(plan: Plan, candidate: Candidate) -> str:
 
 
 def figures(candidate: Candidate, work: Workload) -> list[Figure]:
-    """The five figures of a candidate under the load of ``work``, in the order they are read."""
+    """The five figures of a candidate under the load of ``work``, in the order they are read. Every limit has a figure:
+    where a latency has several, or a whole request has one, there are more than five.
+    """
     return [
         _cost(candidate, work.daily_profile),
         _throughput(candidate, work.arrival.rate()),
-        _latency(candidate, "ttft_ms", ("ttft_ms",)),
-        _latency(candidate, "tpot_ms", ("tbt_ms", "tpot_ms")),
+        *(_judged(candidate, "ttft_ms", "ttft_ms") or [_unlimited(candidate, "ttft_ms")]),
+        *(_judged(candidate, "tbt_ms", "tpot_ms") or [_unlimited(candidate, "tpot_ms")]),
+        *_judged(candidate, "e2e_ms"),
         _memory(candidate),
     ]
 
@@ -140,24 +143,41 @@ def _throughput(c: Candidate, load_rps: float | None) -> Figure:
     )
 
 
-def _latency(c: Candidate, fallback: str, metrics: tuple[str, ...]) -> Figure:
-    """The latency with a limit, as it was judged; without one, the mean of ``fallback``."""
-    checks = [k for k in c.slo if k.metric in metrics]
-    check = next((k for k in checks if not k.met), checks[0] if checks else None)
-    metric = check.metric if check else fallback
+def _judged(c: Candidate, *metrics: str) -> list[Figure]:
+    """Latencies with a limit, each as it was judged."""
+    return [
+        _latency(c, k.metric, k.judged_on, k.value, limit_text(k), met=k.met, sure=k.met_at_80 is not False)
+        for k in c.slo
+        if k.metric in metrics
+    ]
+
+
+def _unlimited(c: Candidate, metric: str) -> Figure:
+    """The mean of a latency without a limit."""
+    return _latency(c, metric, "mean", getattr(c, metric).mean, _("no limit"))
+
+
+def _latency(
+    c: Candidate,
+    metric: str,
+    percentile: str,
+    value: float | None,
+    note: str,
+    *,
+    met: bool | None = None,
+    sure: bool = True,
+) -> Figure:
     name, short, meaning = latencies()[metric]
-    value = check.value if check else getattr(c, metric).mean
-    judged = check.judged_on if check else "mean"
-    inside = c.interval.get(metric) if judged == "mean" else None  # intervals are of means
+    inside = c.interval.get(metric) if percentile == "mean" else None  # intervals are of means
     chip = None if inside is None else durations(inside.low80, inside.high80)
     return Figure(
-        _("{metric}, {percentile}").format(metric=name, percentile=percentiles().get(judged, judged)),
+        _("{metric}, {percentile}").format(metric=name, percentile=percentiles().get(percentile, percentile)),
         duration(value),
         chip,
-        limit_text(check) if check else _("no limit"),
+        note,
         pair(short, meaning) + _below(chip),
-        None if check is None else all(k.met for k in checks),
-        sure=all(k.met_at_80 is not False for k in checks),
+        met,
+        sure=sure,
         marks=_marks(c, metric),
     )
 
