@@ -110,8 +110,9 @@ def latency_fix(
     """The candidate of the fewest ``gpus`` (n,) that keeps a limit on a latency, else the nearest value that any
     reaches; ``reached_s`` (n,) in seconds, NaN for those left out. None where that takes more than VAST_GPUS.
 
-    Those that serve as asked (``serves``, (n,)) go before others; of one that does not, what it breaks is said, in words
-    by ``broken``: it is no way out. ``within_nodes``: those that take more nodes than allowed are left out, and are fast in vain.
+    Those that serve as asked (``serves``, (n,)) go before others; of one that does not, what it breaks is said, in
+    words by ``broken``: it is no way out. ``within_nodes``: those that take more nodes than allowed are left out, and
+    are fast in vain.
     """
     values, count = np.asarray(reached_s, dtype=np.float64), np.asarray(gpus)
     known = np.flatnonzero(np.isfinite(values))

@@ -55,6 +55,14 @@ def show(subject: Subject, w: PoolWorkers) -> None:
         )
     found = kv_answer(s, w, kv_format, int(tokens))
     _metrics(found, int(tokens))
+    stages = int(w.layouts.pp[0])
+    if stages > 1:
+        st.caption(
+            _(
+                "Per GPU of the pipeline stage with the least room: {n} of the layers. The other stages (of {stages}) "
+                "hold the rest."
+            ).format(n=count(sum(g.layers for g in found.layers)), stages=count(stages))
+        )
     curve = fit_curve(s, w, kv_format)
     if curve.paged.max() >= 1:
         st.plotly_chart(
