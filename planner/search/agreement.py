@@ -25,6 +25,7 @@ from planner.search.plan_schema import Candidate
 from planner.search.planning import estimate, plan
 from planner.search.replaying import predicted, with_trace
 from planner.search.replays import replay_scenario
+from planner.units import spaced
 
 REQUESTS, MOST_REQUESTS = 20_000, 200_000
 """Requests of a case with Poisson arrivals; with gaps of CV c, c^2 times as many spread alike, within a bound."""
@@ -367,7 +368,7 @@ def markdown(found: list[Compared], requests: int, skipped: list[str]) -> str:
     lines += [f"| {' | '.join(_row(c))} |" for c in found]
     if skipped:
         lines += ["", "Not evaluated:", "", *(f"* {s}" for s in skipped)]
-    return "\n".join(lines) + "\n"
+    return spaced("\n".join(lines) + "\n")
 
 
 def _row(c: Compared) -> Iterator[str]:

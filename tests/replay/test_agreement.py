@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from planner.catalog import Catalog
 from planner.search.agreement import TARGETS, Case, Compared, cases, compare, markdown, scores
 
@@ -43,3 +45,5 @@ def test_scores_count_cases_inside_the_range() -> None:
     page = markdown(found, 10, ["a case: why not"])
     assert "1 of 3 cases are outside" in page
     assert "a case: why not" in page
+    assert "in 90 % of the cases" in page
+    assert not re.search(r"\d%", page)
