@@ -40,9 +40,11 @@ def read_question(path: Path, folder: Path | None) -> Question:
     ``folder`` is that of --catalog. Raises InputError for a file that is neither, and for names nobody knows.
     """
     from planner.scenario.load import check_names, load_carrying
+    from planner.search.plan_schema import Plan
 
-    plan = read_plan(path) if _schema_of(path).startswith("planner.plan/") else None
-    scenario, carried = load_carrying(path) if plan is None else (plan.scenario, _entries(plan))
+    text = _text(path)
+    plan = Plan.from_yaml(f"{text}\n", str(path)) if _schema_of(text).startswith("planner.plan/") else None
+    scenario, carried = load_carrying(path, text) if plan is None else (plan.scenario, _entries(plan))
     known = catalog_of(carried, folder)
     check_names(scenario, known)
     return Question(scenario, known, carried, plan)
@@ -50,16 +52,17 @@ def read_question(path: Path, folder: Path | None) -> Question:
 
 def is_question(path: Path) -> bool:
     """Whether ``path`` is a scenario or plan file, told by its ``schema`` key."""
-    return path.is_file() and _schema_of(path).startswith(("planner.scenario/", "planner.plan/"))
+    return path.is_file() and _schema_of(_text(path)).startswith(("planner.scenario/", "planner.plan/"))
 
 
 def read_plan(path: Path) -> Plan:
     """The plan in a YAML file; a scenario in its place gets a sentence of its own."""
     from planner.search.plan_schema import Plan
 
-    if _schema_of(path).startswith("planner.scenario/"):
-        raise InputError(path.name, "a scenario", "a plan file, as written by planner plan SCENARIO.yaml --out")
-    return Plan.from_yaml(path)
+    text = _text(path)
+    if _schema_of(text).startswith("planner.scenario/"):
+        raise InputError(str(path), "a scenario", "a plan file, as written by planner plan SCENARIO.yaml --out")
+    return Plan.from_yaml(f"{text}\n", str(path))
 
 
 def catalog_of_plan(plan: Plan, folder: Path | None) -> Catalog:
@@ -102,12 +105,17 @@ def _new(carried: Entries, known: Catalog) -> dict[str, dict[str, Any]]:
     return out
 
 
-def _schema_of(path: Path) -> str:
-    """Value of the top-level ``schema`` key among the first lines of a file; empty where there is none."""
+def _text(path: Path) -> str:
+    """What a file holds, read once: a pipe gives it no second time."""
     from planner.scenario.load import read_text
     from planner.scenario.safe_yaml import MAX_PLAN_BYTES
 
-    for line in read_text(path, MAX_PLAN_BYTES).splitlines()[:200]:
+    return read_text(path, MAX_PLAN_BYTES)
+
+
+def _schema_of(text: str) -> str:
+    """Value of the top-level ``schema`` key among the first lines of a file; empty where there is none."""
+    for line in text.splitlines()[:200]:
         key, _, value = line.partition(":")
         if key.strip("\"'") == "schema":
             return value.split("#")[0].strip().strip("\"'")

@@ -30,7 +30,7 @@ def load_scenario(source: str | Path, folder: Path | None = None) -> Scenario:
     """
     if isinstance(source, Path) or "\n" not in source:
         text, folder = read_text(Path(source), MAX_SCENARIO_BYTES), Path(source).resolve().parent
-        where = Path(source).name
+        where = str(source)
     else:
         text, where = source, "scenario"
     data = load_yaml(text, where)
@@ -40,12 +40,14 @@ def load_scenario(source: str | Path, folder: Path | None = None) -> Scenario:
     return scenario_from_data(data, folder, where)
 
 
-def load_carrying(path: Path) -> tuple[Scenario, Entries]:
+def load_carrying(path: Path, text: str | None = None) -> tuple[Scenario, Entries]:
     """The scenario in a YAML file as :func:`load_scenario` reads it, and the hardware that the file carries beside it
     under ``catalogue:``, which is no part of a scenario.
+
+    ``text`` is what the file holds where it has been read already: a pipe gives it once.
     """
-    where = path.name
-    data = check_mapping(load_yaml(read_text(path, MAX_SCENARIO_BYTES), where), where)
+    where = str(path)
+    data = check_mapping(load_yaml(read_text(path, MAX_SCENARIO_BYTES) if text is None else text, where), where)
     carried = grouped(data.pop(CARRIED, None) or {}, f"{where}: {CARRIED}")
     return scenario_from_data(data, path.resolve().parent, where), carried
 
@@ -57,7 +59,11 @@ def read_text(path: Path, max_bytes: int) -> str:
             raise InputError("file", str(path), "a file, not a folder")
         if path.stat().st_size > max_bytes:
             raise InputError("file", str(path), f"a file of at most {max_bytes} bytes")
-        return path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig") as file:  # the size of a device or a pipe is not known before
+            text = file.read(max_bytes + 1)
+        if len(text) > max_bytes:
+            raise InputError("file", str(path), f"a file of at most {max_bytes} bytes")
+        return text
     except UnicodeDecodeError:
         raise InputError("file", str(path), "UTF-8 text") from None
     except OSError as error:

@@ -196,17 +196,17 @@ class Plan(_Document):
         return self.candidates[0] if self.candidates else None
 
     @classmethod
-    def from_yaml(cls, source: str | Path) -> Plan:
+    def from_yaml(cls, source: str | Path, where: str = "plan") -> Plan:
         """A plan from a YAML file, or from YAML text (a string with a line break); raises InputError where it
-        is not one.
+        is not one. ``where`` is what messages call a text.
         """
         from planner.scenario.load import read_text
         from planner.scenario.safe_yaml import MAX_PLAN_BYTES, load_yaml
 
         if isinstance(source, Path) or "\n" not in source:
-            text, where = read_text(Path(source), MAX_PLAN_BYTES), Path(source).name
+            text, where = read_text(Path(source), MAX_PLAN_BYTES), str(source)
         else:
-            text, where = source, "plan"
+            text = source
         return validate(cls, check_mapping(load_yaml(text, where, MAX_PLAN_BYTES), where), where)
 
     def to_frame(self) -> pd.DataFrame:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import plan_data
 import pytest
 
 from planner.cli import run
+from planner.scenario import safe_yaml
 from planner.search.plan_schema import Estimate, Plan
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -122,6 +125,40 @@ def test_an_estimate_says_at_the_top_what_a_concurrency_comes_to(capsys: pytest.
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("A concurrency of 16 is what a worker may hold on average: at 1.5 requests per second")
     assert sum("A concurrency of 16" in line for line in lines) == 1
+
+
+def test_a_file_is_called_as_it_was_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "/dev/null"]) == 2
+    assert capsys.readouterr().err == "planner: /dev/null: got nothing; must be a mapping of keys to values\n"
+
+
+@pytest.mark.parametrize("wanted", ["scenario", "plan"])
+def test_a_pipe_is_read_once(wanted: str, answered: list[Any], tmp_path: Path) -> None:
+    """As a shell's <(command) hands it over: at a second reading there is nothing left, or nobody writes."""
+    source = Path(CHAT)
+    if wanted == "plan":
+        source = tmp_path / "plan.yaml"
+        assert run(["plan", CHAT, "--out", str(source)]) == 0
+    ends = os.pipe()
+    writer = threading.Thread(target=_fill, args=(ends[1], source.read_bytes()))
+    writer.start()
+    try:
+        assert run(["plan", f"/dev/fd/{ends[0]}"]) == 0
+    finally:
+        os.close(ends[0])
+        writer.join(10)
+    assert answered[-1] == answered[0]
+
+
+def _fill(end: int, content: bytes) -> None:
+    with os.fdopen(end, "wb") as out:
+        out.write(content)
+
+
+def test_an_endless_file_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safe_yaml, "MAX_PLAN_BYTES", 1 << 16)
+    assert run(["plan", "/dev/zero"]) == 2
+    assert "/dev/zero" in capsys.readouterr().err
 
 
 BAD_USAGE = [
