@@ -71,3 +71,18 @@ def test_the_form_names_its_own_fields():
 
 def test_every_sensitivity_has_its_reason():
     assert set(memory_precision.reasons()) == set(SENSITIVITY)
+
+
+def _windowed():
+    from planner.catalog import load_model
+    from planner.ui.sections.catalogue import detail
+
+    detail.model(load_model("gemma-3-27b"))
+    detail.model(load_model("qwen3-32b"))
+
+
+def test_the_cache_of_a_windowed_model_is_told_for_both_lengths():
+    app = AppTest.from_function(_windowed, default_timeout=60).run()
+    assert not app.exception
+    assert "496 KiB" in [m.value for m in app.metric]
+    assert [c.value for c in app.caption if "windows" in c.value] == ["80 KiB once windows are full"]

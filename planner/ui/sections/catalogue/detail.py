@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from planner.ui.sections.catalogue.facts import facts, price
 from planner.ui.sections.catalogue.tables import attention_text, weights_text
 from planner.ui.sections.tables import table
 from planner.ui.text import listed, plain, sentence
+from planner.units import KIB
 
 
 def hardware(kind: str, id: str, catalog: Catalog) -> None:
@@ -62,7 +64,8 @@ def _sources(cited: Mapping[str, str]) -> None:
 def model(spec: ModelSpec) -> None:
     """A model: its size, its cache, its formats, and the specification to take home."""
     size = count(spec)
-    kib = float(kv_bytes_per_token(spec, "bf16")) / 1024
+    kib, long = (float(kv_bytes_per_token(spec, "bf16", 1, held)) / KIB for held in (0.0, math.inf))
+    beyond = _("{size} KiB once windows are full").format(size=sig(long)) if long < kib else ""
     cards(
         (
             Card(
@@ -80,7 +83,7 @@ def model(spec: ModelSpec) -> None:
                     "among them."
                 ),
             ),
-            Card(_("KV cache per token"), f"{sig(kib)} KiB", "", _("In bf16, without replication.")),
+            Card(_("KV cache per token"), f"{sig(kib)} KiB", beyond, _("In bf16, without replication.")),
             Card(_("Longest context"), whole(spec.max_context_tokens), _("tokens")),
         )
     )
