@@ -85,4 +85,4 @@ def test_the_cache_of_a_windowed_model_is_told_for_both_lengths():
     app = AppTest.from_function(_windowed, default_timeout=60).run()
     assert not app.exception
     assert "496 KiB" in [m.value for m in app.metric]
-    assert [c.value for c in app.caption if "windows" in c.value] == ["80 KiB once windows are full"]
+    assert [c.value for c in app.caption if "windows" in c.value] == ["80.0 KiB once windows are full"]
