@@ -8,7 +8,7 @@ from planner.export.engines.settings import Settings
 from planner.export.flag_lists import TITLES, flag_list, kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.shared_host import about, nixl_host, workers_of_a_host
-from planner.export.words import comment, shell_command
+from planner.export.words import comment, shell_command, shell_word
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import deployment as deployment_text
 
@@ -84,6 +84,7 @@ def _worker(d: Deployment, engine: str, role: Role, settings: Settings, host: st
     module = engine_of(engine)
     arguments = [*settings.arguments, *module.listen(kubernetes()["ports"]["http"])]
     lines = _config(trtllm.config_name(role), settings.config) if settings.config else []
+    lines += [f"export {name}={shell_word(value)}" for name, value in settings.environment.items()]
     if role.shares_hosts:
         return workers_of_a_host(d, engine, role, settings, lines, host)
     lines += nixl_host(d, engine)

@@ -187,6 +187,7 @@ def memory_budget(
     mtp: bool = False,
     deepep: bool = True,
     planned: bool = False,
+    dispatched: ArrayLike = 0.0,
     capacity_bytes: float | None = None,
     stage: StageRole | None = None,
     stage_layers: tuple[int, ...] | None = None,
@@ -200,8 +201,9 @@ def memory_budget(
     of layer will do. ``engine_version`` None is the newest known. ``stage`` looks at one pipeline stage instead
     of the tightest. ``stage_layers`` are the layers of every stage where they were chosen by hand; None is the
     engine's own split. ``planned``: a launch by the plan's scripts, which set some of the engine's limits to its
-    ``max_num_seqs``, instead of one that leaves them to the engine. ``capacity_bytes`` replaces the accelerator's
-    memory (a measured run's own figure).
+    ``max_num_seqs``, instead of one that leaves them to the engine. ``dispatched`` are the tokens of a rank's decode
+    step that low-latency dispatch buffers must hold, where that is more than the engine's own number.
+    ``capacity_bytes`` replaces the accelerator's memory (a measured run's own figure).
     Sources: measured/README.md for vLLM's terms, the engine's file for the others.
 
     Raises InputError for a share outside (0, 1], settings below 1, more stages than layers, or a ``stage`` that
@@ -229,8 +231,10 @@ def memory_budget(
     )
     widths = layer_widths(spec, precision)
     wanted = [np.asarray(v, dtype=float) for v in (needed_tokens, needed_sequences)]
-    shape = np.broadcast_shapes(table.of.shape, seqs.shape, tokens.shape, share.shape, *(w.shape for w in wanted))
-    stages = StageTerms(spec, precision, device, memory, fitted, widths, table, cuda_graphs, deepep, planned)
+    sent = np.asarray(dispatched, dtype=float)
+    arrays = (table.of, seqs, tokens, share, sent, *wanted)
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    stages = StageTerms(spec, precision, device, memory, fitted, widths, table, cuda_graphs, deepep, planned, sent)
 
     best: dict[str, Array] | None = None
     roles = range(len(ROLES)) if stage is None else [ROLES.index(stage)]

@@ -150,7 +150,11 @@ class EngineMemory(Strict):
     mla_context_chunk_tokens: NonNegativeInt
     "Tokens of cached context that a prefill expands at once (chunked prefill of MLA)."
     deepep_tokens_per_rank: NonNegativeInt
-    "Tokens per rank that the low-latency dispatch buffers are sized for."
+    "Tokens per rank that the low-latency dispatch buffers are sized for by themselves; scripts set what a plan needs."
+    deepep_most_tokens_per_rank: PositiveInt | None
+    "The most they can be sized for; None where the engine has dispatch kernels of its own."
+    deepep_split_over_tp: bool
+    "Whether the ranks of an attention replica share its tokens in these buffers, or each has room for all of them."
     deepep_normal_buffer_gib: NonNegativeFloat
     rope_cache: RopeCache | None
     mxfp4_padding: Mxfp4Padding | None

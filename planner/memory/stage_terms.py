@@ -44,6 +44,8 @@ class StageTerms:
     cuda_graphs: bool
     deepep: bool
     planned: bool
+    dispatched: Array
+    """Tokens of a rank's decode step in its low-latency dispatch buffers, (n,) or scalar."""
 
     def terms(self, role: int, seqs: Array, tokens: Array, shape: tuple[int, ...]) -> dict[str, Array]:
         """weights, workspace, collectives, graphs and inner runtime, each (n,)."""
@@ -109,18 +111,19 @@ class StageTerms:
     def _collectives(self) -> Array:
         of, shards = self.table.of, self.table.shards
         ranks = shards.tp if self.memory.collective_group == "tp" else shards.tp * self.table.attention_dp
-        total = tensor_collectives(self.fitted, tp=ranks, scale_up=self.device.link_bw is not None)
+        total = tensor_collectives(self.fitted, tp=ranks[of], scale_up=self.device.link_bw is not None)
         experts = max((f.experts for f in self.spec.feed_forwards.values() if isinstance(f, MoeFeedForward)), default=0)
         if experts and self.deepep:
             total = total + expert_collectives(
                 self.widths,
                 self.memory,
                 experts=experts,
-                ep=shards.ep,
-                attention_dp=self.table.attention_dp,
-                redundant=shards.redundant_experts,
+                ep=shards.ep[of],
+                attention_dp=self.table.attention_dp[of],
+                redundant=shards.redundant_experts[of],
+                tokens=self.dispatched,
             )
-        return np.asarray(total[of])
+        return np.asarray(total)
 
 
 def divide(terms: dict[str, Array], memory: EngineMemory, share: Array, capacity: float, version: str | None) -> None:

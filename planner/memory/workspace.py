@@ -198,6 +198,21 @@ def tensor_collectives(fitted: Fitted, *, tp: ArrayLike, scale_up: bool) -> Arra
     return np.where(ranks > 1, (fixed + fitted.collectives_per_rank_gib * (ranks - 2)) * GIB, 0.0)
 
 
+def dispatch_tokens(memory: EngineMemory, *, sequences: ArrayLike, queries: ArrayLike, tp: ArrayLike) -> Array:
+    """Tokens of a rank's decode step that low-latency dispatch buffers must hold: ``sequences`` of the attention
+    replica x ``queries`` of each (1 and its drafts), shared by the replica's ``tp`` ranks where the engine does so.
+    """
+    share = np.asarray(tp, dtype=float) if memory.deepep_split_over_tp else 1.0
+    return np.asarray(np.ceil(np.multiply(sequences, queries, dtype=float) / share))
+
+
+def dispatch_sequences(memory: EngineMemory, *, queries: ArrayLike, tp: ArrayLike) -> Array:
+    """Most sequences of an attention replica whose :func:`dispatch_tokens` buffers can hold; inf without a bound."""
+    share = np.asarray(tp, dtype=float) if memory.deepep_split_over_tp else np.ones_like(tp, dtype=float)
+    most = np.inf if memory.deepep_most_tokens_per_rank is None else float(memory.deepep_most_tokens_per_rank)
+    return np.asarray(np.floor(most * share / np.asarray(queries, dtype=float)))
+
+
 def expert_collectives(
     widths: LayerWidths,
     memory: EngineMemory,
@@ -206,13 +221,16 @@ def expert_collectives(
     ep: ArrayLike,
     attention_dp: ArrayLike,
     redundant: ArrayLike,
+    tokens: ArrayLike = 0.0,
 ) -> Array:
     """Dispatch and combine buffers of experts fed by attention-DP ranks, bytes; 0 elsewhere.
 
     DeepEP low latency keeps send and receive buffers, doubled, of tokens per rank x experts x hidden in bf16 (DeepEP
-    csrc/config.hpp LowLatencyLayout); the normal mode a fixed NVLink buffer.
+    csrc/config.hpp LowLatencyLayout); the normal mode a fixed NVLink buffer. ``tokens`` are those of a rank's step
+    (:func:`dispatch_tokens`): room for the engine's own number of them is made anyway.
     """
     slots = np.asarray(redundant, dtype=float) + experts
-    low_latency = 4.0 * memory.deepep_tokens_per_rank * slots * widths.hidden * FORMATS["bf16"].bytes_per_value
+    rows = np.maximum(tokens, memory.deepep_tokens_per_rank)
+    low_latency = 4.0 * rows * slots * widths.hidden * FORMATS["bf16"].bytes_per_value
     buffers = np.maximum(low_latency, memory.deepep_normal_buffer_gib * GIB)
     return np.where((np.asarray(ep) > 1) & (np.asarray(attention_dp) > 1), buffers, 0.0)

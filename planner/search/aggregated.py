@@ -16,7 +16,7 @@ from planner.search.evaluation import (
     at_occupancy,
     budget_of,
     evaluate,
-    most_sequences,
+    most_decoding,
     ranked_by,
     under_load,
     with_prompt_shape,
@@ -94,7 +94,7 @@ def fit(s: Setup, hw: Hardware, layouts: Layouts, illegal: tuple[RejectionGroup,
         return Fitting(layouts, np.empty(0), layouts, None, illegal)
     one = layouts.attention_dp.astype(float)
     budget = budget_of(s, hw, layouts, one, smallest_chunk(s, hw))
-    per_rank = np.minimum(budget.sequences(np.ceil(s.traffic.mean_context)), float(most_sequences(s)))
+    per_rank = np.minimum(budget.sequences(np.ceil(s.traffic.mean_context)), most_decoding(s, hw, layouts))
     longest = budget.sequences(float(s.longest_request)) >= 1.0
     holds = budget.fits & (per_rank >= 1.0) & longest
     small = layouts.take(~holds)

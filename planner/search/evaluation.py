@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget, StageRole, memory_budget
+from planner.memory.coefficients import engine_memory
+from planner.memory.workspace import dispatch_sequences, dispatch_tokens
 from planner.search.blocks import in_blocks
 from planner.search.judge import short_of_nodes
 from planner.search.loaded import (
@@ -46,20 +48,25 @@ def budget_of(
     *,
     stage: StageRole | None = None,
     kv_format: str | None = None,
+    decodes: bool = True,
 ) -> MemoryBudget:
     """Memory of workers with ``concurrency`` requests of mean length each, run with at most ``sequences`` of them on an
     attention-DP rank (as many as there are where not given): of the tightest pipeline stage or of ``stage``, with the
-    scenario's cache format or ``kv_format``.
+    scenario's cache format or ``kv_format``. Workers that do not decode (``decodes``) send prompts to their experts in
+    DeepEP's normal mode only.
     """
     options = s.scenario.engine.options
     per_rank = np.ceil(concurrency / layouts.attention_dp)
+    running = np.maximum(per_rank if sequences is None else sequences, 1.0)
+    queries = len(s.acceptance) + 1
+    sent = dispatch_tokens(engine_memory(s.scenario.engine.name), sequences=running, queries=queries, tp=layouts.tp)
     return memory_budget(
         s.spec,
         s.precision if kv_format is None else s.precision.with_overrides({"kv": kv_format}),
         layouts,
         hw.device,
         s.scenario.engine.name,
-        max_num_seqs=np.maximum(per_rank if sequences is None else sequences, 1.0),
+        max_num_seqs=running,
         max_num_batched_tokens=tokens,
         engine_version=s.scenario.engine.version,
         gpu_memory_utilization=options.gpu_memory_utilization,
@@ -68,6 +75,7 @@ def budget_of(
         cuda_graphs=options.cuda_graphs is not False,
         mtp=s.keeps_mtp,
         planned=True,
+        dispatched=np.where(low_latency(s, hw, layouts), sent, 0.0) if decodes else 0.0,
         stage=stage,
     )
 
@@ -77,9 +85,28 @@ def most_sequences(s: Setup) -> int:
     return s.scenario.engine.options.max_num_seqs or s.scheduler.max_num_seqs
 
 
+def most_decoding(s: Setup, hw: Hardware, layouts: Layouts) -> Array:
+    """The same of ranks that decode, (n,): no more than low-latency dispatch holds, drafts included, where it is used.
+
+    Whole workers of vLLM send theirs by kernels that have no such bound (deepep_high_throughput) and keep it as well:
+    decode steps are timed with the low-latency kernels.
+    """
+    most = float(most_sequences(s))
+    held = dispatch_sequences(engine_memory(s.scenario.engine.name), queries=len(s.acceptance) + 1, tp=layouts.tp)
+    return np.asarray(np.where(low_latency(s, hw, layouts), np.minimum(most, held), most))
+
+
+def low_latency(s: Setup, hw: Hardware, layouts: Layouts) -> NDArray[np.bool_]:
+    """Where decode steps send tokens to experts across scale-up domains by DeepEP's low-latency kernels, (n,)."""
+    across = layouts.stage_gpus > hw.ctx.domain
+    moves = (layouts.attention_dp > 1) & (layouts.ep == layouts.stage_gpus)
+    return np.asarray(moves & across & (s.scheduler.dispatch_across == "deepep"))
+
+
 def kv_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:
     """Requests of mean length that a ``share`` of a worker's cache and the engine's limit hold, (n,)."""
-    return np.minimum(cache_slots(s, w, budget, share), float(most_sequences(s)) * w.layouts.attention_dp)
+    most = most_decoding(s, w.hardware, w.layouts) * w.layouts.attention_dp
+    return np.minimum(cache_slots(s, w, budget, share), most)
 
 
 def cache_slots(s: Setup, w: Workers, budget: MemoryBudget, share: float = 1.0) -> Array:

@@ -51,7 +51,8 @@ def prefill_held(s: Setup, w: Workers) -> Array:
 
 def prefill_budget(s: Setup, w: Workers) -> MemoryBudget:
     """Memory of prefill workers."""
-    return budget_of(s, w.hardware, w.layouts, prefill_held(s, w), w.token_budget, prefill_sequences(s, w))
+    held, sequences = prefill_held(s, w), prefill_sequences(s, w)
+    return budget_of(s, w.hardware, w.layouts, held, w.token_budget, sequences, decodes=False)
 
 
 def operating_point(s: Setup, w: Workers, per_rank: Array, i: int, *, drafts: bool = True) -> OperatingPoint:

@@ -9,11 +9,13 @@ import pytest
 import yaml
 from plans import example, with_layout
 
+from planner.errors import InputError
 from planner.export.formats import export_text
 from planner.export.launch import launch_script
 from planner.export.roles import deployment
+from planner.scenario.engine_schema import Speculation
 from planner.scenario.safe_yaml import load_yaml
-from planner.search.plan_schema import Plan
+from planner.search.plan_schema import OperatingPoint, Plan
 
 
 def with_point(plan: Plan, **point: object) -> Plan:
@@ -83,3 +85,54 @@ def test_code_of_the_checkpoint_runs_where_it_must(engine: str, name: str, servi
     assert remote_code_runs(kimi, name)
     assert "code of its own (config, model, tokenizer)" in export_text(kimi, name).replace("\n# ", " ")
     assert not remote_code_runs(with_layout(example("deepseek-r1-h200"), serving, engine, **layout), name)
+
+
+ACROSS = {"attention_dp": 16, "ep": 16}
+"""Two nodes of 8 GPUs: tokens reach their experts by DeepEP."""
+DISPATCH = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
+
+
+@pytest.mark.parametrize(
+    ("layout", "sequences", "drafts", "room"),
+    [
+        (ACROSS, 100, 0, None),  # its own 128 hold them
+        (ACROSS, 300, 0, 300),
+        (ACROSS, 300, 2, 900),
+        ({"tp": 2, "attention_dp": 8, "ep": 16}, 300, 2, 450),  # both ranks of a replica send half of its tokens
+        ({"attention_dp": 8, "ep": 8}, 300, 2, None),  # inside a node: no DeepEP
+    ],
+)
+def test_low_latency_dispatch_has_room_for_a_step(
+    layout: dict[str, int], sequences: int, drafts: int, room: int | None
+) -> None:
+    """A step of more tokens than the buffers hold ends SGLang's server (DeepEP issue 165)."""
+    plan = with_point(with_layout(example("deepseek-r1-h200"), "agg", "sglang", **layout), max_num_seqs=sequences)
+    if drafts:
+        plan = with_options(plan, speculation=Speculation(method="mtp", tokens=drafts, tokens_per_step=1.5))
+    assert re.findall(f"export {DISPATCH}=(.*)", export_text(plan, "sglang")) == ([] if room is None else [str(room)])
+    for name in ("leaderworkerset", "dynamo", "llm-d"):
+        pods = [c for d in yaml.safe_load_all(export_text(plan, name)) for c in containers(d) if c.get("command")]
+        found = [e["value"] for c in pods for e in c.get("env", ()) if e["name"] == DISPATCH]
+        assert found == ([] if room is None else [str(room)] * len(pods))
+
+
+def test_more_than_low_latency_dispatch_can_hold_is_refused() -> None:
+    plan = with_point(with_layout(example("deepseek-r1-h200"), "agg", "sglang", **ACROSS), max_num_seqs=400)
+    plan = with_options(plan, speculation=Speculation(method="mtp", tokens=2, tokens_per_step=1.5))
+    with pytest.raises(InputError, match="at most 341 for SGLang"):
+        export_text(plan, "sglang")
+
+
+@pytest.mark.parametrize(("sequences", "depth"), [(200, None), (600, "1202")])
+def test_vllm_sizes_its_dispatch_by_the_steps_tokens(sequences: int, depth: str | None) -> None:
+    """deepep_low_latency keeps buffers of --max-num-batched-tokens: 2,048 would be 34 GB of DeepSeek-V3."""
+    plan = with_layout(example("deepseek-r1-h200"), "disagg", "vllm", **ACROSS)
+    first = plan.candidates[0]
+    assert first.decode_pool is not None
+    point = OperatingPoint(max_num_seqs=sequences, max_num_batched_tokens=2048, max_model_len=4000)
+    pool = first.decode_pool.model_copy(update={"settings": point})
+    plan = plan.model_copy(update={"candidates": (first.model_copy(update={"decode_pool": pool}),)})
+    prefill, decode = export_text(plan, "vllm").split("\ndecode)")
+    assert f"--max-num-batched-tokens {sequences} " in decode
+    assert "NVSHMEM_QP_DEPTH" not in prefill
+    assert re.findall("export NVSHMEM_QP_DEPTH=(.*)", decode) == ([] if depth is None else [depth])

@@ -9,6 +9,8 @@ from planner.catalog import catalog
 from planner.memory.coefficients import engine_memory
 from planner.memory.workspace import (
     captured_graphs,
+    dispatch_sequences,
+    dispatch_tokens,
     expert_collectives,
     expert_workspace,
     forward_peak,
@@ -111,3 +113,26 @@ def test_widths_count_what_the_model_has() -> None:
     assert llama.dense_input_bytes == 0, "16-bit weights need no quantised copy of their input"
     assert v3.dense_input_bytes == 18432
     assert np.isclose(v3.experts, 3 * 8 * 2048)
+
+
+def test_deepep_buffers_grow_with_the_tokens_of_a_step() -> None:
+    """4 buffers x tokens x (256 + 32 experts) x 7168 x 2 B; what the engine has room for is there anyway."""
+    sglang = engine_memory("sglang")
+    layout = {"experts": 256, "ep": 72, "attention_dp": 72, "redundant": 32}
+    size = expert_collectives(_widths("deepseek-v3"), sglang, tokens=[0, 128, 540, 1024], **layout)
+    assert size.tolist() == [4 * n * 288 * 7168 * 2 for n in (128, 128, 540, 1024)]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_sequences_that_dispatch_holds_are_the_most_that_it_holds(engine: str) -> None:
+    memory, tp = engine_memory(engine), np.array([1, 4])
+    for queries in (1, 3, 4):
+        most = dispatch_sequences(memory, queries=queries, tp=tp)
+        if memory.deepep_most_tokens_per_rank is None:
+            assert np.isinf(most).all()
+            continue
+        held = dispatch_tokens(memory, sequences=most, queries=queries, tp=tp)
+        over = dispatch_tokens(memory, sequences=most + 1, queries=queries, tp=tp)
+        assert (held <= memory.deepep_most_tokens_per_rank).all()
+        assert (over > memory.deepep_most_tokens_per_rank).all()
+    assert dispatch_tokens(memory, sequences=100, queries=2, tp=4) == (50 if engine == "sglang" else 200)

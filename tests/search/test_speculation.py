@@ -15,10 +15,12 @@ from planner.layout.layouts import Layouts
 from planner.scenario.load import load_scenario
 from planner.scenario.schema import Scenario
 from planner.search.aggregated import fitting_layouts
+from planner.search.evaluation import budget_of, most_decoding
 from planner.search.plan_schema import Candidate
 from planner.search.planning import estimate, plan
 from planner.search.replays import replay_scenario
 from planner.search.setup import setup
+from planner.units import GIB
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LAYOUT = Layouts.of(tp=4)
@@ -144,6 +146,19 @@ def test_no_drafts_over_stages_where_the_engine_has_none() -> None:
     fitting = fitting_layouts(s, s.hardware(s.scenario.hardware.candidates[0]), 16)
     assert (fitting.layouts.pp == 1).all()
     assert (fitting.for_prefill.pp > 1).any()
+
+
+def test_decode_steps_fit_low_latency_dispatch() -> None:
+    """1,024 tokens of a rank, drafts included, across nodes; buffers for them are paid for. None inside a node."""
+    data = scenario({"tokens": 3, "acceptance": [0.8, 0.6, 0.4]}, model="deepseek-v3").to_dict()
+    data["engine"]["name"] = "sglang"
+    s = setup(Scenario.from_dict(data), catalog())
+    hw = s.hardware(s.scenario.hardware.candidates[0])
+    layouts = Layouts.of(tp=[1, 1, 2], attention_dp=[16, 8, 8], ep=[16, 8, 16])
+    assert most_decoding(s, hw, layouts).tolist() == [256, 1024, 512]
+    few, many = (budget_of(s, hw, layouts, n * layouts.attention_dp, 2048) for n in (20.0, 200.0))
+    grown = (many.collectives - few.collectives) / GIB
+    assert grown == pytest.approx([4 * (800 - 128) * 256 * 7168 * 2 / GIB, 0.0, 4 * (400 - 128) * 256 * 7168 * 2 / GIB])
 
 
 @pytest.mark.parametrize(

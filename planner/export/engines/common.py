@@ -47,6 +47,8 @@ def settings_of(d: Deployment, role: Role, engine: str) -> Settings:
     found, kept = engine_of(engine).settings(d, role), flag_list(engine)
     for flag, value in found.arguments:
         kept.check(flag, values(value))
+    for name, text in found.environment.items():
+        kept.check(name, (text,))
     for key, value in _leaves(found.config):
         kept.check(key, () if isinstance(value, bool) else ("null" if value is None else value,))
     return found

@@ -12,6 +12,8 @@ from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendor_notes
 from planner.export.words import Arguments, Word
 from planner.layout.engine_rules import engine_rules
+from planner.memory.coefficients import engine_memory
+from planner.memory.workspace import dispatch_sequences, dispatch_tokens
 from planner.scenario.engine_schema import EngineOptions, Speculation
 
 FP8_KV = ("fp8_tensor", "fp8_channel", "fp8_block", "fp8")
@@ -28,6 +30,8 @@ class Settings:
     """What the engine has no setting for, or means differently: comments of the export."""
     config: dict[str, Any] = field(default_factory=dict)
     """TensorRT-LLM: the LlmArgs of the YAML file."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables that the engine reads instead of flags."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,26 @@ def speculation(p: Point, role: Role, engine: str) -> Speculation | None:
             f"none for {TITLES[engine]} in {role.layout.pp} pipeline stages ({role.name}); plan again without either",
         )
     return drafts
+
+
+def dispatched(p: Point, role: Role, drafts: Speculation | None, engine: str) -> int | None:
+    """Tokens of a rank's decode step that DeepEP's low-latency buffers must hold; None where the plan leaves the
+    sequences to the engine. Raises InputError for more than they can be sized for.
+    """
+    if p.max_num_seqs is None:
+        return None
+    memory, queries = engine_memory(engine), 1 if drafts is None else drafts.tokens + 1
+    tokens = int(dispatch_tokens(memory, sequences=p.max_num_seqs, queries=queries, tp=role.layout.tp))
+    most = memory.deepep_most_tokens_per_rank
+    if most is not None and tokens > most:
+        held = int(dispatch_sequences(memory, queries=queries, tp=role.layout.tp))
+        raise InputError(
+            "engine.options.max_num_seqs",
+            p.max_num_seqs,
+            f"at most {held:,} for {TITLES[engine]} in {role.name} workers across scale-up domains, whose low-latency "
+            f"dispatch holds {most:,} tokens of a rank, each draft counted; plan again with it",
+        )
+    return tokens
 
 
 def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:

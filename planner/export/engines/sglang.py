@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from planner.export.engines.settings import Settings, kv_flag, kv_note, point, present, shared_notes, speculation
+from planner.export.engines.settings import (
+    Settings,
+    dispatched,
+    kv_flag,
+    kv_note,
+    point,
+    present,
+    shared_notes,
+    speculation,
+)
 from planner.export.flag_lists import flag_list, kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendors
 from planner.export.weights import has_dense_layers
 from planner.export.words import HEAD, RANK, Arguments, Var, Word
+from planner.memory.coefficients import engine_memory
 
 ENGINE = "sglang"
 ALGORITHM = {"mtp": "EAGLE", "eagle3": "EAGLE3"}
 """SGLang drafts with a model's multi-token-prediction block as with an EAGLE head."""
+DISPATCH_TOKENS = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
+"""Tokens of a rank that low-latency dispatch has room for (sglang/srt/environ.py); a step of more ends the server."""
 DEEPEP_MODE = {"prefill": "normal", "serve": "auto", "decode": "low_latency"}
 
 
@@ -85,7 +97,10 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--disaggregation-mode", role.name if d.disaggregated else None),
         ]
     )
-    return Settings(arguments, tuple(notes))
+    sent = dispatched(p, role, drafts, ENGINE) if direct and role.name != "prefill" else None
+    room = engine_memory(ENGINE).deepep_tokens_per_rank
+    environment = {DISPATCH_TOKENS: str(sent)} if sent is not None and sent > room else {}
+    return Settings(arguments, tuple(notes), environment=environment)
 
 
 def across_hosts(d: Deployment, role: Role, first: bool) -> Arguments:

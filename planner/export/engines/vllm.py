@@ -6,6 +6,7 @@ from planner.errors import InputError
 from planner.export.engines.settings import (
     Point,
     Settings,
+    dispatched,
     kv_flag,
     kv_note,
     point,
@@ -19,7 +20,10 @@ from planner.export.words import HEAD, RANK, Arguments, Word
 
 ENGINE = "vllm"
 KV_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
-ALL2ALL = {"prefill": "deepep_high_throughput", "serve": "deepep_high_throughput", "decode": "deepep_low_latency"}
+LOW_LATENCY = "deepep_low_latency"
+ALL2ALL = {"prefill": "deepep_high_throughput", "serve": "deepep_high_throughput", "decode": LOW_LATENCY}
+QP_DEPTH = 1024
+"""NVSHMEM's queue depth; DeepEP's low-latency dispatch asks for twice a rank's tokens and 2 (deep_ep/buffer.py)."""
 
 
 def program(d: Deployment) -> list[Word]:
@@ -44,6 +48,16 @@ def settings(d: Deployment, role: Role) -> Settings:
         sequences = tokens
     moe = d.routed_experts > 0
     parallel = moe and layout.ep > 1
+    drafts = speculation(p, role, ENGINE)
+    all2all = ALL2ALL[role.name] if role.point_to_point and parallel else None
+    sent = dispatched(p, role, drafts, ENGINE) if all2all == LOW_LATENCY else None
+    if sent is not None and tokens is not None and sent < tokens:
+        notes.append(
+            f"Low-latency dispatch keeps buffers for --max-num-batched-tokens of every rank: {sent:,}, a decode step "
+            f"of the plan's sequences, not the plan's {tokens:,}; a preempted request's prompt is computed in such "
+            "pieces."
+        )
+        tokens = sent
     if parallel and layout.ep != role.ranks:
         notes.append(
             f"vLLM has no setting for experts in {layout.ep} groups of {layout.moe_tp} slices: "
@@ -56,7 +70,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     note = kv_note(d.kv_format, "vLLM")
     notes += [note] if note else []
     redundant = layout.redundant_experts if parallel else 0
-    drafts = speculation(p, role, ENGINE)
+    depth = {} if sent is None or 2 * (sent + 1) <= QP_DEPTH else {"NVSHMEM_QP_DEPTH": str(2 * (sent + 1))}
     arguments = present(
         [
             ("--trust-remote-code", d.spec.remote_code is not None),
@@ -64,7 +78,7 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--pipeline-parallel-size", layout.pp if layout.pp > 1 else None),
             ("--data-parallel-size", layout.attention_dp if layout.attention_dp > 1 else None),
             ("--enable-expert-parallel", parallel),
-            ("--all2all-backend", ALL2ALL[role.name] if role.point_to_point and parallel else None),
+            ("--all2all-backend", all2all),
             ("--enable-dbo", p.two_batch_overlap and role.point_to_point),
             ("--enable-eplb", redundant > 0),
             ("--eplb-config.num_redundant_experts", redundant or None),
@@ -73,7 +87,7 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--max-num-batched-tokens", tokens),
             ("--gpu-memory-utilization", p.gpu_memory_utilization),
             ("--kv-cache-dtype", kv_flag(d.kv_format, "fp8")),
-            ("--no-enable-chunked-prefill", p.options.chunked_prefill is False),
+            ("--no-enable-chunked-prefill", p.options.chunked_prefill is False and tokens == p.max_num_batched_tokens),
             ("--enforce-eager", p.options.cuda_graphs is False),
             ("--scheduling-policy", "priority" if d.plan.scenario.workload.priority_classes else None),
             ("--speculative-config.method", None if drafts is None else drafts.method),
@@ -83,7 +97,7 @@ def settings(d: Deployment, role: Role) -> Settings:
             ("--kv-transfer-config.kv_role", KV_ROLES.get(role.name)),
         ]
     )
-    return Settings(arguments, tuple(notes))
+    return Settings(arguments, tuple(notes), environment=depth)
 
 
 def _whole_prompts(p: Point) -> None:

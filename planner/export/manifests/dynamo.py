@@ -56,7 +56,8 @@ def dynamo(d: Deployment) -> str:
 def _component(d: Deployment, role: Role, image: str, config: str | None) -> dict[str, Any]:
     engine = d.plan.scenario.engine.name
     command = ["python3", "-m", MODULES[engine]]
-    one = pods.container("main", image, role, command, pod_arguments(_arguments(d, role)))
+    words, variables = pod_arguments(_arguments(d, role)), pods.engine_variables(d, role)
+    one = pods.container("main", image, role, command, words, env=variables)
     component: dict[str, Any] = {"name": role.name, "type": TYPES[role.name], "replicas": role.workers}
     if role.pods > 1:
         component["multinode"] = {"nodeCount": role.pods}

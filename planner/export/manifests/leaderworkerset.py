@@ -78,7 +78,8 @@ def _pod(d: Deployment, role: Role, first: bool, config: str | None) -> dict[str
         arguments += module.across_hosts(d, role, first)
     command = [pod_word(w) for w in module.program(d)]
     served, words = port if first else None, pod_arguments(arguments)
-    one = pods.container("engine", pods.engine_image(d), role, command, words, served, pods.environment(d))
+    variables = pods.environment(d, role)
+    one = pods.container("engine", pods.engine_image(d), role, command, words, served, variables)
     return pods.pod([one], role, config)
 
 

@@ -101,7 +101,7 @@ def _pool(d: Deployment, role: Role) -> dict[str, Any]:
     dp = role.layout.attention_dp
     parallelism = {"tensor": role.layout.tp, "data": dp, "dataLocal": min(local, dp), "workers": role.pods}
     one: dict[str, Any] = {"name": "engine", "image": pods.engine_image(d), **_command(d, role)}
-    env = pods.environment(d)
+    env = pods.environment(d, role)
     if env:
         one["env"] = env
     one["mountModelVolume"] = True

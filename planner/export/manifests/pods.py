@@ -32,12 +32,22 @@ def engine_image(d: Deployment) -> str:
     return str(kubernetes()["images"]["engine"][d.plan.scenario.engine.name]["image"])
 
 
-def environment(d: Deployment) -> list[dict[str, Any]]:
-    """Variables that vLLM's workers of a disaggregated deployment need: the pod's address, where others fetch KV."""
-    if not d.disaggregated or d.plan.scenario.engine.name != "vllm":
-        return []
+def environment(d: Deployment, role: Role) -> list[dict[str, Any]]:
+    """Variables of a role's workers: what the engine has no flag for, and of vLLM's in a disaggregated deployment the
+    pod's address, where others fetch KV.
+    """
+    engine = d.plan.scenario.engine.name
+    own = engine_variables(d, role)
+    if not d.disaggregated or engine != "vllm":
+        return own
     name = vendors()["shared_host"]["vllm_nixl_host"]
-    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    return [*own, {"name": name, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+
+
+def engine_variables(d: Deployment, role: Role) -> list[dict[str, Any]]:
+    """What the engine reads from variables instead of flags."""
+    settings = settings_of(d, role, d.plan.scenario.engine.name)
+    return [{"name": name, "value": value} for name, value in settings.environment.items()]
 
 
 def container(
