@@ -162,6 +162,15 @@ class RemoteCode(Strict):
     source: str
 
 
+class QuantisedCheckpoint(Strict):
+    """The same model published in other number formats."""
+
+    hf_id: str
+    precision: dict[str, str]
+    "Its formats by tensor class, as in the model's own ``precision``."
+    source: str
+
+
 class ModelSpec(Strict):
     """One checkpoint. Sizes are element counts or tokens; bytes follow from ``precision``."""
 
@@ -186,6 +195,8 @@ class ModelSpec(Strict):
     vision: Vision | None = None
     precision: dict[str, str]
     "Formats of the checkpoint by tensor class (planner.model.precision); key 'default' is required."
+    quantised: tuple[QuantisedCheckpoint, ...] = ()
+    "Checkpoints of the same model in other formats, which launch scripts serve where a plan asks for them."
     remote_code: RemoteCode | None = None
     "Code that an engine must be allowed to run (trust_remote_code); None where it has all of it itself."
     published: Published | None = None
@@ -215,7 +226,7 @@ class ModelSpec(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:
-        if "default" not in self.precision:
+        if any("default" not in formats for formats in (self.precision, *(q.precision for q in self.quantised))):
             raise ValueError("precision needs the key 'default'")
         users = [(f"layers.{i}", group.attention, group.feed_forward) for i, group in enumerate(self.layers)]
         if self.mtp is not None:

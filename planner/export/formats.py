@@ -51,6 +51,9 @@ def export_text(plan: Plan, name: str, candidate: int = 1, *, catalog: Catalog |
     d = deployment(plan, candidate, name if name in ENGINES else None, catalog)
     if name in ENGINES:
         return launch_script(d, name)
+    if d.checkpoint.lacking:
+        allowed = f"formats of a known checkpoint, or the specification of one with {d.checkpoint.lacking}"
+        raise InputError("precision", d.model, allowed)
     manifests: dict[str, Callable[[Deployment], str]] = {
         "leaderworkerset": leaderworkerset,
         "dynamo": dynamo,

@@ -28,6 +28,8 @@ def launch_script(d: Deployment, engine: str) -> str:
         lines += [line for note in roles[role.name].notes for line in comment(_about(d, role) + note)]
     lines += [line for text in engine_of(engine).front(d) for line in comment(text)]
     lines.append("set -euo pipefail")
+    if d.checkpoint.lacking:
+        lines.append(f': "${{MODEL:?a checkpoint with {d.checkpoint.lacking}}}"')
     if len(d.roles) == 1 and d.roles[0].pods == 1:
         if d.roles[0].shares_hosts and d.roles[0].hosts > 1:
             lines += ["", *comment(f"usage: bash SCRIPT [HOST, from 0 to {d.roles[0].hosts - 1}]")]

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from planner.catalog import Catalog, catalog
 from planner.catalog.model_spec import ModelSpec, MoeFeedForward
 from planner.errors import InfeasibleError, InputError
-from planner.export.words import dns_name, model_argument
-from planner.model.precision import PrecisionPlan
+from planner.export.checkpoints import Checkpoint, checkpoint_of
+from planner.export.words import Var, Word, dns_name
 from planner.scenario.load import resolve_model
 from planner.search.headline import headline
 from planner.search.plan_schema import Candidate, Layout, Plan
 
 RoleName = Literal["serve", "prefill", "decode"]
-IN_KERNELS = ("activations", "dispatch", "combine", "kv")
-"""Precision classes that are no weights: KV has a flag of its own, the others are chosen by kernels."""
+MODEL = Var("MODEL", "MODEL")
+"""A checkpoint that the caller names."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +84,17 @@ class Deployment:
     """Base of Kubernetes names."""
     spec: ModelSpec
     routed_experts: int
-    precision_changes: Mapping[str, tuple[str, str]]
-    """Weight class -> (format in the checkpoint, format in the plan) where they differ."""
+    checkpoint: Checkpoint
+    """What is loaded for the plan's number formats."""
 
     @property
     def disaggregated(self) -> bool:
         return self.candidate.serving == "disagg"
+
+    @property
+    def model_word(self) -> Word:
+        """The model in a launch script: to be given on its call where no checkpoint is known that serves the plan."""
+        return MODEL if self.checkpoint.lacking else self.model
 
     @property
     def kv_format(self) -> str:
@@ -125,21 +129,16 @@ def deployment(plan: Plan, rank: int = 1, engine: str | None = None, known: Cata
             roles.append(_role(plan, known, engine, name, pool.layout, pool.workers, pool.node))  # type: ignore[arg-type]
     else:
         roles = [_role(plan, known, engine, "serve", candidate.layout, candidate.replicas, candidate.node)]
-    own = PrecisionPlan.from_checkpoint(spec).as_dict()
-    changes = {
-        name: (own[name], found)
-        for name, found in plan.identity.precision.items()
-        if name in own and name not in IN_KERNELS and own[name] != found
-    }
+    checkpoint = checkpoint_of(plan, candidate, spec, engine)
     return Deployment(
         plan,
         candidate,
         tuple(roles),
-        model_argument(plan.identity.checkpoint),
+        checkpoint.model,
         dns_name(plan.scenario.model.rsplit("/", 1)[-1].removesuffix(".json").removesuffix(".yaml")),
         spec,
         _experts(spec),
-        changes,
+        checkpoint,
     )
 
 

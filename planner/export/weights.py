@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from planner.catalog.model_spec import DenseFeedForward, ModelSpec
 from planner.export.roles import Deployment
-from planner.model.builder import tensors
-from planner.model.precision import PrecisionPlan, tensor_bytes
 from planner.units import GIB
 
 
 def checkpoint_gib(d: Deployment) -> float:
-    """Weights of the checkpoint, each held once, in GiB; as published or as planned, whichever is more."""
-    own = PrecisionPlan.from_checkpoint(d.spec).as_dict()
-    planned = {**own, **d.plan.identity.precision}
-    sizes = [
-        sum(tensor_bytes(tensor, formats[tensor.tensor_class]) for tensor in tensors(d.spec))
-        for formats in (own, planned)
-    ]
-    return max(sizes) / GIB
+    """Weights of the checkpoint that is loaded, each held once, in GiB."""
+    return d.checkpoint.size_bytes / GIB
 
 
 def has_dense_layers(spec: ModelSpec) -> bool:

@@ -116,12 +116,7 @@ def shared_notes(d: Deployment, role: Role, engine: str) -> Iterator[str]:
     if d.spec.remote_code is not None:
         parts = ", ".join(d.spec.remote_code.parts)
         yield f"The checkpoint brings code of its own ({parts}) and loads only where that may run: read it first."
-    if d.precision_changes:
-        changes = ", ".join(
-            f"{name.replace('_', ' ')} {to} (checkpoint: {own})"
-            for name, (own, to) in sorted(d.precision_changes.items())
-        )
-        yield f"No flag changes single weight classes: serve a checkpoint quantised like the plan's: {changes}."
+    yield from d.checkpoint.notes
     drafts = d.plan.scenario.engine.options.speculation
     if drafts is not None and drafts.method == "eagle3" and drafts.draft_model is None:
         yield "The scenario names no draft_model: add the checkpoint of the EAGLE-3 head."

@@ -66,8 +66,9 @@ def settings(d: Deployment, role: Role) -> Settings:
     redundant = layout.redundant_experts if moe and layout.ep > 1 else 0
     arguments = present(
         [
-            ("--model-path", d.model),
+            ("--model-path", d.model_word),
             ("--trust-remote-code", d.spec.remote_code is not None),
+            ("--quantization", d.checkpoint.quantization),
             ("--tp-size", role.ranks),
             ("--pp-size", layout.pp if layout.pp > 1 else None),
             ("--attn-dp-size", dp if dp > 1 else None),

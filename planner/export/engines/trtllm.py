@@ -19,7 +19,7 @@ DRAFTING = {"mtp": "MTP", "eagle3": "Eagle3"}
 
 def program(d: Deployment) -> list[Word]:
     """``trtllm-serve MODEL``."""
-    return ["trtllm-serve", d.model]
+    return ["trtllm-serve", d.model_word]
 
 
 def config_name(role: Role) -> str:

@@ -28,7 +28,7 @@ QP_DEPTH = 1024
 
 def program(d: Deployment) -> list[Word]:
     """``vllm serve MODEL``."""
-    return ["vllm", "serve", d.model]
+    return ["vllm", "serve", d.model_word]
 
 
 def settings(d: Deployment, role: Role) -> Settings:
@@ -74,6 +74,7 @@ def settings(d: Deployment, role: Role) -> Settings:
     arguments = present(
         [
             ("--trust-remote-code", d.spec.remote_code is not None),
+            ("--quantization", d.checkpoint.quantization),
             ("--tensor-parallel-size", layout.tp),
             ("--pipeline-parallel-size", layout.pp if layout.pp > 1 else None),
             ("--data-parallel-size", layout.attention_dp if layout.attention_dp > 1 else None),
