@@ -177,6 +177,11 @@ class Plan(_Document):
     nearest_misses: tuple[NearestMiss, ...] = Field(
         (), strict=False, description="What comes nearest, where nothing is feasible."
     )
+    better: tuple[NearestMiss, ...] = Field(
+        (),
+        strict=False,
+        description="What a single limit keeps from being a better answer, the least missing of each limit.",
+    )
     assumptions: tuple[str, ...] = Field((), strict=False, description="What was assumed.")
     evaluated: int = Field(0, description="Layouts x operating points that were evaluated.")
     feasible: int = Field(0, description="How many of them are feasible.")

@@ -19,6 +19,7 @@ from planner.scenario.identity import identity_of
 from planner.scenario.schema import NodeChoice, Scenario
 from planner.search.aggregated import Fitting, aggregated_deployments, fitting_layouts
 from planner.search.assumptions import FEWEST, assumptions, held_at_rate
+from planner.search.better import better_misses
 from planner.search.blocks import THREADS
 from planner.search.candidate import candidates, serves_nothing
 from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
@@ -107,6 +108,7 @@ def _planned(scenario: Scenario, catalog: Catalog) -> Planned:
         ),
         rejected=rejections(s, tables, tuple(fits.values()), refused),
         nearest_misses=() if found else misses(s, tables, tuple(fits.values()), refused),
+        better=better_misses(s, tables, chosen[0] if found else None, scenario.objective),
         assumptions=assumptions(s, used, found),
         evaluated=sum(t.evaluated for t in tables),
         feasible=len(Feasible(tables)),

@@ -216,23 +216,8 @@ def misses(
         fixes = _fixes(s, table)
         twice = short_of_nodes(s, table.decode, table.prefill) & ~_of(table, "nodes")
         for i in _distinct(table, nearest_misses(table.rejections, table.gpus, LOOKED_AT, twice), count):
-            reason = REASONS[table.rejections.names[int(table.rejections.code[i])]]
-            needed, there = float(table.rejections.needed[i]), float(table.rejections.available[i])
-            fix = fixes.get(reason.id)
-            found.append(
-                NearestMiss(
-                    node=table.decode.hardware.id,
-                    serving=table.serving,
-                    layout=Layout(**table.decode.layouts.row(int(i))),
-                    gpus=int(table.gpus[i]),
-                    reason=reason.id,
-                    needed=needed if np.isfinite(needed) else None,
-                    available=there if np.isfinite(there) else None,
-                    unit=reason.unit or None,
-                    text=f"{table.describe(int(i))}: {sentence(reason, needed, there)}",
-                    fix=None if fix is None else fix(int(i)),
-                )
-            )
+            fix = fixes.get(table.rejections.names[int(table.rejections.code[i])])
+            found.append(miss_of(table, i, None if fix is None else fix(i)))
     for hw, fitting in fits:
         for entry in _too_small(s, hw, fitting):
             assert fitting.memory is not None
@@ -253,6 +238,25 @@ def misses(
                 )
             )
     return tuple(sorted(found, key=_distance)[:count])
+
+
+def miss_of(table: Deployments, i: int, fix: str | None = None) -> NearestMiss:
+    """Refused deployment ``i`` of a table as a plan tells it."""
+    r = table.rejections
+    reason = REASONS[r.names[int(r.code[i])]]
+    needed, there = float(r.needed[i]), float(r.available[i])
+    return NearestMiss(
+        node=table.decode.hardware.id,
+        serving=table.serving,
+        layout=Layout(**table.decode.layouts.row(i)),
+        gpus=int(table.gpus[i]),
+        reason=reason.id,
+        needed=needed if np.isfinite(needed) else None,
+        available=there if np.isfinite(there) else None,
+        unit=reason.unit or None,
+        text=f"{table.describe(i)}: {sentence(reason, needed, there)}",
+        fix=fix,
+    )
 
 
 def _distinct(table: Deployments, rows: np.ndarray, count: int) -> list[int]:

@@ -5,12 +5,13 @@ unasked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from planner.errors import PlannerError
 from planner.scenario.schema import NodeChoice, Scenario
+from planner.search.better import is_better
 from planner.search.fixes import KV_IN_FP8
 from planner.search.plan_schema import NearestMiss, Plan, Rejection
 from planner.search.setup import DEFAULT_WORKER_GPUS
@@ -28,6 +29,8 @@ ATTEMPTS, MARGIN = 4, 0.01
 """Plans asked for until a change serves the scenario, and how far a limit moved goes beyond the value reached: doubled
 at every attempt.
 """
+BETTER_ATTEMPTS = 2
+"""The same beside a plan that stands already."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,6 @@ def limited(refused: Rejection | NearestMiss) -> str | None:
     return f"{refused.reason.removeprefix(SLO)}_ms" if refused.reason.startswith(SLO) else None
 
 
-def of_limits(remedy: Remedy) -> bool:
-    """Whether a remedy only allows more (a looser limit, more nodes or GPUs): what served before serves still. One that
-    changes what is computed (a number format) may as well make things worse.
-    """
-    return not any(field.startswith("precision.") for field, _value in remedy.values)
-
-
 def proven(
     scenario: Scenario,
     refused: NearestMiss | Rejection,
@@ -67,15 +63,44 @@ def proven(
     start: Remedy | None = None,
 ) -> Remedy | None:
     """The change that lets a refused deployment through, ``start`` or else a limit moved first, with a plan to show for
-    it.
+    it. None where :data:`ATTEMPTS` plans do not get there.
+    """
+    return _proven(scenario, refused, ask, start, lambda p: p.best is not None, lambda p: p.nearest_misses, ATTEMPTS)
 
-    The value that a refused deployment reaches is known before it is refined, and refining may move it: so the changed
-    scenario is planned, the limit moved on (or another remedy added) until ``ask`` has a plan. None where
-    :data:`ATTEMPTS` plans do not get there.
+
+def proven_better(
+    scenario: Scenario, plan: Plan, missed: NearestMiss, ask: Callable[[Scenario], Plan]
+) -> Remedy | None:
+    """The change that makes way for ``missed``, with a plan to show for it that is better than ``plan`` by what the
+    scenario asks for (:func:`planner.search.better.is_better`); None where :data:`BETTER_ATTEMPTS` do not get there.
+    """
+
+    def better(changed: Plan) -> bool:
+        have = plan.best
+        return changed.best is not None and have is not None and is_better(changed.best, have, scenario.objective)
+
+    def same_limit(changed: Plan) -> tuple[NearestMiss, ...]:
+        return tuple(m for m in changed.better if m.reason == missed.reason)
+
+    return _proven(scenario, missed, ask, None, better, same_limit, BETTER_ATTEMPTS)
+
+
+def _proven(
+    scenario: Scenario,
+    refused: NearestMiss | Rejection,
+    ask: Callable[[Scenario], Plan],
+    start: Remedy | None,
+    enough: Callable[[Plan], bool],
+    missed: Callable[[Plan], Sequence[NearestMiss]],
+    attempts: int,
+) -> Remedy | None:
+    """The value that a refused deployment reaches is known before it is refined, and refining may move it: so the
+    changed scenario is planned, the limit moved on (or another remedy added, for what the plan has ``missed``) until
+    ``ask`` has a plan that is ``enough``.
     """
     parts: dict[tuple[str, ...], Remedy] = {}
     now: NearestMiss | Rejection | None = refused
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         metric = None if now is None else limited(now)
         if now is None:
             return None
@@ -83,25 +108,26 @@ def proven(
         if attempt == 0 and start is not None:
             found = [start]
         elif metric is None:
-            found = remedies(_with(scenario, parts), now)[:1]
+            found = remedies(with_values(scenario, parts.values()), now)[:1]
         else:
             found = _limit(scenario, metric, None if now.needed is None else beyond * now.needed)
         if not found:
             return None
         parts[tuple(field for field, _value in found[0].values)] = found[0]
         try:
-            plan = ask(_with(scenario, parts))
+            plan = ask(with_values(scenario, parts.values()))
         except PlannerError:
             return None
-        if plan.best is not None:
+        if enough(plan):
             label = " + ".join(one.label for one in parts.values())
             return Remedy(label, tuple(v for one in parts.values() for v in one.values))
-        now = next(iter(plan.nearest_misses), None)
+        now = next(iter(missed(plan)), None)
     return None
 
 
-def _with(scenario: Scenario, parts: dict[tuple[str, ...], Remedy]) -> Scenario:
-    return draft.build(scenario, {k: v for one in parts.values() for k, v in one.values})
+def with_values(scenario: Scenario, changes: Iterable[Remedy]) -> Scenario:
+    """``scenario`` with what ``changes`` put into the form."""
+    return draft.build(scenario, dict(value for one in changes for value in one.values))
 
 
 def _memory(scenario: Scenario, refused: Rejection | NearestMiss) -> list[Remedy]:

@@ -1,4 +1,5 @@
-"""Buttons that apply a change: where nothing serves the scenario, a limit is offered only with a plan behind it."""
+"""Buttons that apply a change: where nothing serves the scenario, a limit is offered only with a plan
+behind it, and beside a plan only with a better one."""
 
 import pytest
 import streamlit as st
@@ -6,9 +7,8 @@ from plan_data import many
 from streamlit.testing.v1 import AppTest
 
 from planner.catalog import catalog
-from planner.search.plan_schema import Rejection
-from planner.ui import answers, state
-from planner.ui.remedies import remedies
+from planner.search.plan_schema import Rejection, UsdPerMtok
+from planner.ui import answers, gallery, state
 from tests.ui.conftest import APP, SECONDS, answer_with
 
 REACHED, HELD = 40.0, 41.5
@@ -98,14 +98,51 @@ def test_what_is_enough_is_offered(too_few):
     assert app.metric
 
 
-def test_beside_a_plan_no_other_number_format_is_offered(app, monkeypatch, scenario):
+def _missed(plan, limit):
+    miss = many(type(plan.scenario).from_dict(plan.scenario.to_dict() | {"slo": {"tpot_ms": {"mean": 10.0}}}))
+    values = {"reason": "slo_tpot", "needed": limit, "available": plan.scenario.slo.tpot_ms.mean, "unit": "ms"}
+    return plan.model_copy(update={"better": (miss.nearest_misses[0].model_copy(update=values),)})
+
+
+@pytest.fixture(params=[0.9, 0.99])
+def loosened(request, monkeypatch):
+    """Plans that cost less by a factor under looser limits than the example's; something is refused under any."""
+    first = gallery.example(gallery.FIRST).scenario
+    usual = first.slo.tpot_ms.mean
     kv = Rejection(reason="memory", count=3, example="e", fix="KV cache in fp8")
-    assert remedies(scenario, kv)
-    answer_with(monkeypatch, lambda s: many(s).model_copy(update={"rejected": (kv,)}))
+    near = Rejection(reason="slo_tpot", needed=usual * 1.002, available=usual, unit="ms", count=3, example="e")
+
+    def plan(scenario):
+        found = many(first)  # the same deployments under any limit
+        factor = request.param if scenario.slo.tpot_ms.mean > usual else 1.0
+        cheaper = [
+            c.model_copy(update={"usd_per_mtok": UsdPerMtok(output=c.usd_per_mtok.output * factor)})
+            for c in found.candidates
+        ]
+        found = found.model_copy(update={"scenario": scenario, "candidates": tuple(cheaper), "rejected": (kv, near)})
+        return _missed(found, scenario.slo.tpot_ms.mean * 1.1)
+
+    answer_with(monkeypatch, plan)
     st.cache_resource.clear()
-    app.run()
+    yield request.param
+    st.cache_resource.clear()
+
+
+def test_beside_a_plan_only_what_leads_to_a_better_one_is_offered(loosened):
+    app = AppTest.from_file(str(APP), default_timeout=SECONDS).run()
+    assert not app.exception
     assert app.metric
-    assert not [b for b in app.main.button if b.label.startswith("Try")]
+    offers = [b for b in app.main.button if b.label.startswith("Try")]
+    if loosened == 0.99:
+        assert not offers
+        return
+    (one,) = offers
+    assert "TPOT limit" in one.label
+    assert "lowest cost per token" in one.label
+    before = app.metric[0].value
+    one.click().run()
+    assert app.metric[0].value != before
+    assert not [b for b in app.main.button if b.label.startswith("Try")], "nothing more is gained: no ratchet"
 
 
 def test_a_limit_and_something_else_is_no_offer_where_the_limit_is_enough(refined, monkeypatch):

@@ -27,12 +27,15 @@ def _feasible(found: Answered, plan: Plan, candidate: Candidate) -> None:
     charts.show(plan, candidate, found.key)
     candidates.show(plan, found.key)
     left, right = st.columns(2, gap="medium")
+    offers = reasons.Offers(plan)
     with left:
-        reasons.show_rejections(plan, reasons.Offers(plan))
+        offers.show_better()
+        reasons.show_rejections(plan, offers)
     with right:
         reasons.show_evidence(candidate)
         reasons.show_assumptions(plan)
     take_home.show(found)
+    offers.prove()
 
 
 def _infeasible(found: Current, plan: Plan) -> None:

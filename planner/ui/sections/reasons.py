@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from planner.scenario.schema import Scenario
+from planner.search.better import asked_for
 from planner.search.plan_schema import Candidate, Mark, NearestMiss, Plan, Rejection
 from planner.ui import state
 from planner.ui.answers import quiet_answer
 from planner.ui.figures.common import CONFIG
 from planner.ui.figures.misses import misses_bar
 from planner.ui.i18n import _, ngettext
-from planner.ui.numbers import count, quantity, sig
-from planner.ui.remedies import Remedy, limited, of_limits, proven, remedies
+from planner.ui.numbers import count, dollars, duration, quantity, sig
+from planner.ui.remedies import Remedy, limited, proven, proven_better, remedies, with_values
 from planner.ui.text import listed, lowered, pair, plain, sentence
-from planner.ui.words import node_label, operators, reason_name, servings, subject_name, term_name
+from planner.ui.words import node_label, objectives, operators, reason_name, servings, subject_name, term_name
 
 _CURVE = "operator curve "
 SHOWN = 4
@@ -26,6 +28,8 @@ SHOWN = 4
 
 MOST_PROVEN = 4
 """Offers that are planned for one page; each takes a few plans."""
+MOST_BETTER = 2
+"""The same where a plan stands already."""
 
 
 @dataclass(frozen=True)
@@ -41,30 +45,34 @@ class _Pending:
 class Offers:
     """The buttons that apply a change: each change is offered once, and only when pressed does the scenario change.
 
-    Where a plan stands, what is offered only allows more, so that a plan stands with it too. Where nothing serves the
-    scenario, a change is offered only with a plan to show for it, moving a limit only of what comes nearest: places are
-    kept, and :meth:`prove` fills them once the rest of the page stands.
+    A change is offered only with a plan to show for it. Where nothing serves the scenario, any plan will do, and a
+    limit is moved only of what comes nearest; where a plan stands, the other plan must be better by what the scenario
+    asks for, and what only loosens the question is not offered. Places are kept, and :meth:`prove` fills them once the
+    rest of the page stands.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._said: set[str] = set()
         self._pending: list[_Pending] = []
+        self._better: DeltaGenerator | None = None
 
     def show(self, refused: Rejection | NearestMiss, key: str) -> None:
-        """Buttons for what would let ``refused`` through."""
+        """Buttons for what would let ``refused`` through where nothing serves the scenario."""
+        if self.plan.best is not None:
+            return
         metric = limited(refused)
         found = remedies(self.plan.scenario, refused)
-        if self.plan.best is not None:
-            offered = [r for r in found if of_limits(r) and r.label not in self._said]
-            self._said.update(r.label for r in offered)
-            for i, remedy in enumerate(offered):
-                _button(remedy, f"remedy.{key}.{i}")
-        elif metric is None:
+        if metric is None:
             for i, remedy in enumerate(found):
                 self._put_off(remedy.label, refused, remedy, f"{key}.{i}")
         elif found and isinstance(refused, NearestMiss):
             self._put_off(metric, refused, None, key)
+
+    def show_better(self) -> None:
+        """Keeps a place for what a single limit keeps from being a better plan."""
+        if self.plan.best is not None and self.plan.better:
+            self._better = st.container()
 
     def _put_off(self, name: str, refused: Rejection | NearestMiss, start: Remedy | None, key: str) -> None:
         if name not in self._said and len(self._pending) < MOST_PROVEN:
@@ -87,16 +95,43 @@ class Offers:
                     st.caption(told.format(change=plain(one.start.label)))
                 elif remedy is not None and not any(less <= _fields(remedy) for less in shown):
                     shown.append(_fields(remedy))
-                    _button(remedy, f"remedy.{one.key}")
+                    _button(remedy.label, remedy, f"remedy.{one.key}")
+        if self._better is not None:
+            self._prove_better(self._better, lambda s: quiet_answer(s, catalog))
+
+    def _prove_better(self, place: DeltaGenerator, ask: Callable[[Scenario], Plan]) -> None:
+        headed = False
+        for i, missed in enumerate(self.plan.better[:MOST_BETTER]):
+            with place:
+                with st.spinner(_("Looking for a change that leads to a better plan …"), show_time=True):
+                    remedy = proven_better(self.plan.scenario, self.plan, missed, ask)
+                if remedy is None:
+                    continue
+                if not headed:
+                    st.subheader(_("What would allow a better plan"), anchor=False)
+                    headed = True
+                st.markdown(f"- {plain(sentence(missed.text))}")
+                changed = ask(with_values(self.plan.scenario, [remedy]))
+                _button(f"{remedy.label} → {_gain(self.plan, changed)}", remedy, f"better.{i}")
 
 
 def _fields(remedy: Remedy) -> set[str]:
     return {field for field, _value in remedy.values}
 
 
-def _button(remedy: Remedy, key: str) -> None:
+def _gain(plan: Plan, changed: Plan) -> str:
+    """What is asked for, with both plans' values."""
+    wanted = plan.scenario.objective
+    write = {"lowest_cost": dollars, "fewest_gpus": count, "lowest_ttft": duration, "lowest_tbt": duration}.get(
+        wanted, sig
+    )
+    now, then = (write(asked_for(p.best, wanted)) for p in (plan, changed) if p.best is not None)
+    return _("{objective}: {then} instead of {now}").format(objective=lowered(objectives()[wanted]), then=then, now=now)
+
+
+def _button(label: str, remedy: Remedy, key: str) -> None:
     st.button(
-        _("Try: {change}").format(change=plain(remedy.label)),
+        _("Try: {change}").format(change=plain(label)),
         key=key,
         on_click=state.put,
         args=(dict(remedy.values),),
