@@ -34,6 +34,16 @@ class Work:
 
     flops: Array
     bytes: Array
+    activations: Array | float = 0.0
+    """Of the bytes, inputs and outputs: what of them a GPU's cache keeps between kernels is not moved."""
+
+    def bytes_within(self, seconds: Array | float, bandwidth: float) -> Array:
+        """Bytes that went to memory where the work took ``seconds``, (n,): activations only as far as ``bandwidth``
+        B/s had time for them beside the rest. Times of a step are never shorter than their weights' stream alone
+        (:class:`planner.roofline.step.StepTimes`), which leaves no time for activations then.
+        """
+        fixed = self.bytes - self.activations
+        return np.asarray(fixed + np.clip(seconds * bandwidth - fixed, 0.0, self.activations))
 
     @property
     def intensity(self) -> Array:
@@ -41,11 +51,11 @@ class Work:
         return self.flops / np.maximum(self.bytes, 1e-300)
 
     def __add__(self, other: Work) -> Work:
-        return Work(self.flops + other.flops, self.bytes + other.bytes)
+        return Work(self.flops + other.flops, self.bytes + other.bytes, self.activations + other.activations)
 
     def times(self, factor: Array | float) -> Work:
         """The same work ``factor`` times."""
-        return Work(self.flops * factor, self.bytes * factor)
+        return Work(self.flops * factor, self.bytes * factor, self.activations * factor)
 
 
 def step_work(
@@ -91,7 +101,8 @@ def step_work(
 def _gemm(ctx: StepContext, gemm: GemmOp, rows: Array, ranks: Array) -> Work:
     n, k = gemm.n(ranks), gemm.k(ranks)
     weights = FORMATS[getattr(ctx.precision, gemm.tensor_class)].bytes_per_value
-    return Work(2.0 * rows * n * k, n * k * weights + rows * (n + k) * ACTIVATION_BYTES)
+    activations = rows * (n + k) * ACTIVATION_BYTES
+    return Work(2.0 * rows * n * k, n * k * weights + activations, activations)
 
 
 def _core(spec: ModelSpec, ctx: StepContext, seqs: Array, new: Array, past: Array, tp: Array, phase: Phase) -> Work:
@@ -129,5 +140,5 @@ def _experts(ctx: StepContext, moe: MoeOp, group_tokens: Array, layouts: Layouts
     touched = touched_experts(group_tokens, spec.experts, spec.experts_per_token, ctx.expert_skew) / layouts.ep
     weights = FORMATS[ctx.precision.routed_experts].bytes_per_value
     matrices = MATRICES_OF_AN_EXPERT * hidden * inter
-    moved = touched * matrices * weights + rows * (2.0 * hidden + MATRICES_OF_AN_EXPERT * inter) * ACTIVATION_BYTES
-    return Work(2.0 * rows * matrices, moved)
+    activations = rows * (2.0 * hidden + MATRICES_OF_AN_EXPERT * inter) * ACTIVATION_BYTES
+    return Work(2.0 * rows * matrices, touched * matrices * weights + activations, activations)

@@ -9,10 +9,10 @@ from planner.hardware.device import device
 from planner.layout.layouts import Layouts
 from planner.model.flops import attention_flops, linear_flops_per_token
 from planner.model.precision import PrecisionPlan
-from planner.roofline.coefficients import unit_coefficients
+from planner.roofline.coefficients import step_coefficients, unit_coefficients
 from planner.roofline.intensity import step_work
 from planner.roofline.program import program
-from planner.roofline.step import StepContext, StepWork
+from planner.roofline.step import StepContext, StepWork, step_times
 
 OFF = np.array([False])
 
@@ -65,3 +65,30 @@ def test_two_micro_batches_read_the_weights_twice():
     twice = work_of("deepseek-v3", layouts, work, np.array([True]))["shared_experts"]
     assert float(twice.flops[0]) == pytest.approx(float(once.flops[0]))
     assert float(twice.bytes[0]) > 1.5 * float(once.bytes[0])
+
+
+def test_no_more_is_moved_than_the_time_has_room_for():
+    """Where a step takes no longer than its weights' stream, activations stay in the cache; weights never do."""
+    spec, ctx = context("deepseek-v3")
+    layouts, work = Layouts.of(tp=8), StepWork(np.array([64.0]), np.array([1000.0]))
+    bandwidth = ctx.curves.device.mem_bw
+    for one in step_work(spec, ctx, layouts, work, OFF).values():
+        weights = one.bytes - one.activations
+        assert one.bytes_within(1e-12, bandwidth) == pytest.approx(weights)
+        assert one.bytes_within(1e3, bandwidth) == pytest.approx(one.bytes)
+        between = (weights + 0.5 * one.activations) / bandwidth
+        assert one.bytes_within(between, bandwidth) == pytest.approx(weights + 0.5 * one.activations)
+
+
+def test_a_step_at_the_stream_of_its_weights_stays_under_the_roof():
+    """vLLM's calibrated factor on H100 takes these experts to their floor, which has no room for activations."""
+    spec, here = catalog().model("qwen3-235b-a22b"), device(catalog().accelerator("h100-sxm"))
+    plan = PrecisionPlan.from_checkpoint(spec)
+    ctx = StepContext(program(spec), plan, curves(here, "vllm"), step_coefficients("vllm", here.generation), 8, 0.0)
+    layouts, work = Layouts.of(tp=8, pp=2), StepWork(np.array([109.0]), np.array([3300.0]))
+    took = step_times(ctx, layouts, work, OFF, OFF).exposed
+    found = step_work(spec, ctx, layouts, work, OFF)
+    experts = found["routed_experts"]
+    assert experts.bytes > took["routed_experts"] * here.mem_bw
+    for name in ("routed_experts", "attention_projections", "head"):
+        assert found[name].bytes_within(took[name], here.mem_bw) <= took[name] * here.mem_bw * (1.0 + 1e-9)

@@ -145,4 +145,5 @@ def _hover(p: OperatorPoint) -> str:
     ]
     if p.bound:
         lines.append(_("Limited by {bound}").format(bound=label(bounds()[p.bound])))
+    lines.append(_("{share} of the roof").format(share=percent(p.of_roof)))
     return "<br>".join(lines)

@@ -183,7 +183,7 @@ class OperatorPoint:
     term: str
     phase: Phase
     intensity: float
-    """FLOPs per byte."""
+    """FLOPs per byte that went to memory within its time."""
     flops_per_s: float
     """Achieved: its FLOPs over its time in the plan, exposed and hidden."""
     ms: float
@@ -192,6 +192,8 @@ class OperatorPoint:
     bound: str | None
     compute: str
     """Data type whose peak is its roof."""
+    of_roof: float
+    """What it reaches of the lower of both roofs at its intensity, 0 to 1."""
 
 
 def operator_points(
@@ -199,7 +201,7 @@ def operator_points(
 ) -> tuple[OperatorPoint, ...]:
     """Compute terms of a step with their work and the times that the plan gives them."""
     amounts = step_work(s.spec, w.hardware.ctx, w.layouts, work, w.two_batch)
-    precision = w.hardware.ctx.precision
+    precision, device = w.hardware.ctx.precision, w.hardware.device
     points = []
     for term in candidate.breakdown.phase(phase):
         done = amounts.get(term.term)
@@ -209,16 +211,11 @@ def operator_points(
         weights = CLASS_OF_TERM.get(term.term)
         fmt = FORMATS[precision.kv if weights is None else getattr(precision, weights)]
         kind = fmt.compute if weights is not None else "bf16"
+        kind, here = kind if kind in device.peak_flops else "bf16", took * MILLISECOND
+        flops = float(done.flops[0])
+        intensity = flops / float(done.bytes_within(here, device.mem_bw)[0])
+        reached, roof = flops / here, min(device.peak_flops.get(kind, np.inf), intensity * device.mem_bw)
         points.append(
-            OperatorPoint(
-                term.term,
-                phase,
-                float(done.intensity[0]),
-                float(done.flops[0]) / (took * MILLISECOND),
-                took,
-                term.share,
-                term.bound,
-                kind if kind in w.hardware.device.peak_flops else "bf16",
-            )
+            OperatorPoint(term.term, phase, intensity, reached, took, term.share, term.bound, kind, reached / roof)
         )
     return tuple(points)

@@ -21,10 +21,12 @@ from planner.ui.sections.layout_data import OperatorPoint, default_copies, hot_e
 from planner.ui.sections.tables import table
 from planner.ui.state import PREFIX
 from planner.ui.subject import Subject
-from planner.ui.text import plain
+from planner.ui.text import listed, plain
 from planner.ui.words import bounds, phases, term_name
 from planner.units import TERA
 
+FAR_BELOW, LARGE = 0.25, 0.05
+"""Part of its roof below which an operator's limit is explained, where it takes at least LARGE of its step."""
 HIGHEST_SKEW, SKEW_STEP, POINTS = 3.0, 0.05, 31
 
 
@@ -157,6 +159,7 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
             "Shape: kind of step; colour: what limits the operator. Roofs of {gpu}: dense peaks and memory bandwidth."
         ).format(gpu=plain(device.name))
     )
+    _far_below(points)
     shown = {phase: members for phase, members in found.items() if members}
     for column, (phase, members) in zip(st.columns(len(shown), gap="large"), shown.items(), strict=True):
         with column:
@@ -171,12 +174,32 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
                 rf"\frac{{{num(largest.flops_per_s * largest.ms / 1e3 / TERA)}\ \text{{TFLOP}}}}"
                 rf"{{{num(largest.ms)}\ \text{{ms}}}} = {num(largest.flops_per_s / TERA)}\ \text{{TFLOP/s}}",
                 _(
-                    "Work at the least: every weight, cached value and activation moved once. Times are those of the "
-                    "plan, hidden ones included."
+                    "Work at the least: every weight and cached value moved once, activations as far as the time has "
+                    "room for them (the rest stays in the cache). Times are those of the plan, hidden ones included."
                 ),
             )
         },
     )
+
+
+def _far_below(points: tuple[OperatorPoint, ...]) -> None:
+    """What "limited by" means of operators that their curve puts far below the roof that it names."""
+    far = [p for p in points if p.bound in ("compute", "memory") and p.of_roof < FAR_BELOW and p.share >= LARGE]
+    for bound in dict.fromkeys(p.bound for p in far):
+        these = [p for p in far if p.bound == bound]
+        text = _(
+            "{names}: limited by {bound}, at {share} of the roof. That is what the measured kernel's curve answers to, "
+            "not the roof itself: what the kernel does beyond the work (padded rows, small shapes, unpacking of narrow "
+            "formats, further passes) counts with it. A better kernel could gain more here than a faster GPU."
+        )
+        lowest, highest = (percent(end(p.of_roof for p in these)) for end in (min, max))
+        st.caption(
+            text.format(
+                names=plain(listed(dict.fromkeys(term_name(p.term) for p in these))),
+                bound=plain(bounds()[bound or ""]),
+                share=lowest if lowest == highest else f"{lowest}–{highest}",
+            )
+        )
 
 
 def _operators(points: tuple[OperatorPoint, ...]) -> None:
