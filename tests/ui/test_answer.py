@@ -10,6 +10,7 @@ from planner.search.plan_schema import Mark, NearestMiss, Rejection, SloCheck, U
 from planner.ui import formula, words
 from planner.ui.sections import candidates, headline, reasons
 from planner.ui.sections.charts import picked_rank
+from planner.ui.sections.goodput import why_lower
 from planner.ui.words import deployment, node_label, term_name
 from tests.ui.conftest import answer_with
 
@@ -79,6 +80,16 @@ def test_every_limit_has_a_figure_with_its_mark(plan):
         ("Time to first token, mean", "no limit"),
         ("Time per output token, mean", "no limit"),
     ]
+
+
+def test_a_low_goodput_beside_limits_that_hold_is_explained(plan):
+    best = plan.candidates[0]
+    gaps = SloCheck(metric="tbt_ms", percentile="p95", judged_on="p95", limit=100.0, value=98.4, met=True)
+    few = best.model_copy(update={"slo": (gaps,), "goodput_rps": 29.42, "throughput_rps": 50.0})
+    assert "of its own gaps" in why_lower(few)
+    assert why_lower(few) in headline.figures(few, plan.scenario.workload)[1].help
+    assert why_lower(few.model_copy(update={"goodput_rps": 49.0})) == ""
+    assert why_lower(few.model_copy(update={"slo": (gaps.model_copy(update={"met": False}),)})) == ""
 
 
 def test_a_limit_says_what_it_was_judged_on(plan):

@@ -13,6 +13,7 @@ from planner.ui.i18n import _
 from planner.ui.numbers import NONE, count, dollars, duration, durations, exact, gib, percent, sig, span, within
 from planner.ui.phrases import translated
 from planner.ui.sections import formulas
+from planner.ui.sections.goodput import why_lower
 from planner.ui.sections.reasons import grouped_marks
 from planner.ui.text import lowered, pair, plain, sentence
 from planner.ui.words import (
@@ -138,7 +139,8 @@ def _throughput(c: Candidate, load_rps: float | None) -> Figure:
             "Output tokens of the whole deployment over its GPUs. Goodput counts only the requests "
             "that meet every limit."
         )
-        + _below(inside),
+        + _below(inside)
+        + (f" {why}" if (why := why_lower(c)) else ""),
         marks=_marks(c, key),
     )
 

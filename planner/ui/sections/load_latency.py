@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import streamlit as st
 
 from planner.search.in_flight import set_to_run
@@ -13,6 +12,7 @@ from planner.ui.formula import in_flight, tpot, ttft
 from planner.ui.i18n import _
 from planner.ui.numbers import count, duration, percent, sig
 from planner.ui.sections.cards import Card, cards
+from planner.ui.sections.goodput import good_share, why_lower
 from planner.ui.sections.how import how
 from planner.ui.sections.load_data import METRICS, budget_curve, known, load_curve, only_means, sizing_for
 from planner.ui.sections.tables import table
@@ -68,13 +68,13 @@ def show_percentiles(subject: Subject) -> None:
 
 def _goodput(subject: Subject) -> None:
     c = subject.candidate
-    good, all_ = c.goodput_rps, c.throughput_rps
+    share = good_share(c)
     name, meaning = counted_requests(subject.scenario, c)
     shown = [
         Card(
             _("Goodput"),
-            _("{n} req/s").format(n=sig(good, 4)),
-            _("{share} of all requests").format(share=percent(good / all_)) if all_ else "",
+            _("{n} req/s").format(n=sig(c.goodput_rps, 4)),
+            "" if share is None else _("{share} of all requests").format(share=percent(share)),
             _("Requests per second that meet every limit at once."),
         ),
         Card(name, count(round(c.concurrency)), _room(c), meaning),
@@ -99,6 +99,8 @@ def _goodput(subject: Subject) -> None:
             )
         )
     cards(shown)
+    if why := why_lower(c):
+        st.caption(why)
 
 
 def _room(c: Candidate) -> str:
@@ -160,7 +162,7 @@ def show_load(subject: Subject) -> None:
     limits = subject.scenario.slo.limits()
     held = curve.x[curve.meets]
     if subject.setup.rate_rps is not None:
-        good = percent(float(curve.good[np.argmin(np.abs(curve.x - 1.0))]))
+        good = percent(good_share(subject.candidate))
         sizing = sizing_for(subject)
         if sizing.carried_rps is not None:
             text = _(

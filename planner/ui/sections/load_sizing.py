@@ -272,9 +272,21 @@ def show_admission(subject: Subject) -> None:
             table(_class_columns(c), alt=_("Time to first token by priority class"))
             st.caption(_("More urgent prompts go first; one in service is never interrupted."))
         else:
-            st.caption(
-                _("All requests are alike. Priority classes in the scenario file give each its own percentiles here.")
-            )
+            st.caption(_no_classes(subject))
+
+
+def _no_classes(subject: Subject) -> str:
+    """Why there are no latencies by class."""
+    if not subject.scenario.workload.priority_classes:
+        return _("All requests are alike. Priority classes in the scenario file give each its own percentiles here.")
+    if subject.setup.rate_rps is None:
+        return _("Percentiles by priority class need a rate of arrivals: a closed loop has none.")
+    if subject.deployment.prefill is not None:
+        return _(
+            "Percentiles by priority class are not worked out for separate pools: limits are judged over all classes "
+            "together. What is kept for urgent ones is in the policy."
+        )
+    return _("The load is more than the workers pass: no class has percentiles.")
 
 
 def _policy_columns(policy: AdmissionPolicy) -> dict[str, list[str]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
+
+import pytest
 
 import planner
 from planner.catalog import catalog
@@ -132,3 +135,19 @@ def test_every_rung_is_a_bar_with_a_name():
     figure = ladder_figure(found)
     assert len(figure.data[0].x) == len(found.rungs) <= RUNGS
     assert all(rung_name(r.name) != r.name or r.name in ("continuous batching", "prefix cache") for r in found.rungs)
+
+
+@pytest.mark.parametrize(
+    ("prefill", "rate", "said"),
+    [("pool", 3.0, "not worked out for separate pools"), (None, None, "a closed loop has none")],
+)
+def test_classes_of_a_scenario_are_not_denied(prefill, rate, said):
+    classes = [SimpleNamespace(name="paid", share=1.0, priority=0)]
+    subject = SimpleNamespace(
+        scenario=SimpleNamespace(workload=SimpleNamespace(priority_classes=classes)),
+        setup=SimpleNamespace(rate_rps=rate),
+        deployment=SimpleNamespace(prefill=prefill),
+    )
+    assert said in load_sizing._no_classes(subject)
+    subject.scenario.workload.priority_classes = []
+    assert load_sizing._no_classes(subject).startswith("All requests are alike")
