@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import ROUND_HALF_UP, Decimal
 from math import floor, log10
 
 KIB = 1024
@@ -27,6 +28,15 @@ _TIGHT_PERCENT = re.compile(r"(?<=\d)%(?!\w)")
 def stays_whole(value: float) -> bool:
     """Whether people read ``value`` to the last whole digit, where others have three digits."""
     return 1_000 <= abs(value) < WHOLE_BELOW
+
+
+def half_up(value: float, digits: int) -> Decimal:
+    """``value`` (finite, not 0) at ``digits`` significant digits, halves away from zero: as browsers round the numbers
+    of a table, so that one number reads the same in app, terminal, report and table. Python's own formats round halves
+    to even: 312.5 would be 312 here and 313 there.
+    """
+    exact = Decimal(repr(float(value)))
+    return exact.quantize(Decimal(1).scaleb(exact.adjusted() + 1 - digits), ROUND_HALF_UP)
 
 
 def uptime(share: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.scenario.schema import Scenario
 from planner.search.plan_schema import Candidate, Interval, Plan, Pool
 from planner.search.rejections import told_apart
+from planner.units import half_up
 
 BINDING = {
     "slo_ttft": "the limit on TTFT",
@@ -27,8 +28,8 @@ def sig3(value: float | None) -> str:
         return "0"
     if abs(value) >= 1e15 or abs(value) < 1e-6:
         return f"{value:.2e}"
-    text = f"{float(f'{value:.3g}'):,.9f}".rstrip("0").rstrip(".")
-    return text if abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}"
+    rounded = half_up(value, 3)
+    return f"{rounded:,.0f}" if abs(value) >= 1000 else f"{rounded:,.9f}".rstrip("0").rstrip(".")
 
 
 def with_interval(value: float | None, interval: Interval | None) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_HALF_UP, Decimal
 
 from planner.search.plan_schema import Interval
 from planner.ui.i18n import _
-from planner.units import stays_whole
+from planner.units import half_up, stays_whole
 
 NONE = "–"
 
@@ -20,11 +19,9 @@ def sig(value: float | None, digits: int = 3) -> str:
         return NONE
     if value == 0:
         return "0"
-    exact_value = Decimal(repr(float(value)))
     if stays_whole(value):
-        digits = max(digits, exact_value.adjusted() + 1)
-    # Half up, as the browser rounds the numbers of a table: the same number reads the same everywhere.
-    rounded = exact_value.quantize(Decimal(1).scaleb(exact_value.adjusted() + 1 - digits), ROUND_HALF_UP)
+        digits = max(digits, len(str(int(abs(value)))))
+    rounded = half_up(value, digits)
     magnitude = rounded.adjusted()
     if magnitude < -4 or magnitude >= 12:
         return f"{rounded:.{digits - 1}e}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import streamlit as st
 
 from planner.ui.figures.common import CONFIG
@@ -48,7 +50,7 @@ def show(subject: Subject, w: PoolWorkers) -> None:
             _("Tokens in a sequence"),
             min_value=1,
             max_value=max(s.spec.max_context_tokens, 1),
-            value=min(max(round(float(s.traffic.mean_context)), 1), s.spec.max_context_tokens),
+            value=min(max(math.ceil(s.traffic.mean_context), 1), s.spec.max_context_tokens),
             step=256,
             key=f"memory.kv.tokens.{subject.key}",
             help=_("Prompt and output so far. Starts at the mean of a request that is being answered."),
@@ -99,7 +101,11 @@ def _metrics(found: KvAnswer, tokens: int) -> None:
             Card(
                 _("Sequences in one worker"),
                 count(found.sequences),
-                help=_("Sequences of {n} tokens, in whole pages of the engine.").format(n=count(tokens)),
+                help=_(
+                    "Sequences of {n} tokens, in whole pages of the engine, as many whole ones as fit on every "
+                    "attention rank. What memory holds on the page Load is not rounded to whole ones on each rank, and "
+                    "paging beside it counts with lengths that end anywhere in a page: all three differ a little."
+                ).format(n=count(tokens)),
             ),
         ),
         even=False,
