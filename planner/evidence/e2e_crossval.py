@@ -18,6 +18,7 @@ import yaml
 from numpy.typing import NDArray
 
 from planner.catalog.loader import Catalog
+from planner.evidence.accelerator_check import LEAST_RUNS, quantiles
 from planner.evidence.e2e_calibrate import usable
 from planner.evidence.e2e_fit import coefficients_of, fit, settings
 from planner.evidence.e2e_keys import EVIDENCE_FILE, evidence_of, group_keys
@@ -55,6 +56,10 @@ class Residuals:
     tpot: Array
     ttft: Array
     throughput: Array
+
+    def take(self, chosen: NDArray[np.bool_]) -> Residuals:
+        """The residuals of the runs ``chosen`` (n,)."""
+        return Residuals(self.rows[chosen], self.tpot[chosen], self.ttft[chosen], self.throughput[chosen])
 
 
 def cross_validate(runs: Runs, catalog: Catalog, schemes: Sequence[str] = tuple(SCHEMES)) -> dict[str, Residuals]:
@@ -124,32 +129,63 @@ def errors(residuals: Residuals) -> dict[str, dict[str, float]]:
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-def interval_classes(found: Mapping[str, Residuals]) -> dict[str, Any]:
-    """Quantiles of log(measured / predicted) by distance class and metric, with the number of runs behind them."""
+def interval_classes(found: Mapping[str, Residuals], chosen: NDArray[np.bool_] | None = None) -> dict[str, Any]:
+    """Quantiles of log(measured / predicted) by distance class and metric, with the number of runs behind them: of all
+    runs, or of those ``chosen`` (n,).
+    """
     classes: dict[str, Any] = {}
     for scheme, name in DISTANCE_OF_SCHEME.items():
         classes[name] = {}
         for metric in ("tpot", "ttft", "throughput"):
             values = -getattr(found[scheme], metric)
-            values = values[np.isfinite(values)]
-            edges = {f"q{round(100 * q)}": round(float(np.quantile(values, q)), 4) for q in QUANTILES}
-            classes[name][metric] = edges | {"count": int(values.size)}
+            values = values[np.isfinite(values) & (True if chosen is None else chosen)]
+            edges = zip(QUANTILES, quantiles(values, QUANTILES), strict=True)
+            classes[name][metric] = {f"q{round(100 * q)}": round(float(v), 4) for q, v in edges}
+            classes[name][metric]["count"] = int(values.size)
     return classes
 
 
-def coverage(found: Mapping[str, Residuals]) -> dict[str, dict[str, float]]:
-    """Share of runs inside the 80 % interval of their class when the interval comes from the other half of the runs."""
+def accelerator_classes(runs: Runs, found: Mapping[str, Residuals]) -> dict[str, Any]:
+    """By accelerator: its runs and models, their errors with whole groups left out, how many of them the 80 % interval
+    of all accelerators holds and, from LEAST_RUNS on, quantiles as in :func:`interval_classes` of its runs alone.
+    """
+    residuals = found["group"]
+    everywhere = interval_classes(found)[DISTANCE_OF_SCHEME["group"]]
+    gpus = np.array([runs.text["gpu"][row] for row in residuals.rows])
+    out: dict[str, Any] = {}
+    for gpu in sorted(set(gpus.tolist())):
+        mine = gpus == gpu
+        held_out = errors(residuals.take(mine))
+        for metric, figures in held_out.items():
+            values, edges = -getattr(residuals, metric)[mine], everywhere[metric]
+            figures["inside80"] = int(((values >= edges["q10"]) & (values <= edges["q90"])).sum())
+            figures |= {name: round(figures[name], 4) for name in ("median_ape", "p90_ape", "bias")}
+        out[gpu] = {
+            "runs": int(mine.sum()),
+            "models": sorted({runs.text["model"][row] for row in residuals.rows[mine]}),
+            "held_out": held_out,
+        }
+        if mine.sum() >= LEAST_RUNS:
+            out[gpu]["classes"] = interval_classes(found, mine)
+    return out
+
+
+def coverage(found: Mapping[str, Residuals], chosen: NDArray[np.bool_] | None = None) -> dict[str, dict[str, float]]:
+    """Share of runs inside the 80 % interval of their class when the interval comes from the other half of the runs;
+    of all runs, or of those ``chosen`` (n,).
+    """
     out: dict[str, dict[str, float]] = {}
     for scheme, name in DISTANCE_OF_SCHEME.items():
         out[name] = {}
         for metric in ("tpot", "ttft", "throughput"):
             values = getattr(found[scheme], metric)
+            values = values if chosen is None else values[chosen]
             inside, total = 0, 0
             for mine, other in _halves(values.size):
-                low, high = np.nanquantile(values[other], (0.1, 0.9))
-                chosen = values[mine][np.isfinite(values[mine])]
-                inside += int(((chosen >= low) & (chosen <= high)).sum())
-                total += int(chosen.size)
+                low, high = quantiles(values[other][np.isfinite(values[other])], (0.1, 0.9))
+                seen = values[mine][np.isfinite(values[mine])]
+                inside += int(((seen >= low) & (seen <= high)).sum())
+                total += int(seen.size)
             out[name][metric] = inside / max(total, 1)
     return out
 
@@ -161,18 +197,23 @@ def _halves(size: int) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
 
 
 def evidence_document(runs: Runs, found: Mapping[str, Residuals]) -> dict[str, Any]:
-    """What intervals.yaml holds: quantiles by distance class, and the evidence from which distance is measured."""
+    """What intervals.yaml holds: quantiles by distance class, of all runs and by accelerator, and the evidence from
+    which distance is measured.
+    """
     rows = next(iter(found.values())).rows
     return {
         "source": "measured/e2e_runs.csv: log(measured / predicted) of runs held out of the fit",
         "classes": interval_classes(found),
+        "accelerators": accelerator_classes(runs, found),
         "evidence": evidence_of(runs, rows),
     }
 
 
 HEADER = (
     "# Written by `planner calibrate e2e measured --cross-validate --out hardware_db/efficiency`; do not edit.\n"
-    "# Quantiles of log(measured / predicted) by distance to the evidence, and what that evidence is.\n"
+    "# Quantiles of log(measured / predicted) by distance to the evidence, of all accelerators and of those with\n"
+    f"# {LEAST_RUNS} runs or more by their own (held_out: whole groups left out, and how many of its runs the\n"
+    "# interval of all accelerators holds), and what that evidence is.\n"
 )
 
 

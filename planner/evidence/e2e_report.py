@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.evidence.accelerator_check import LEAST_RUNS
 from planner.evidence.e2e_crossval import (
     DISTANCE_OF_SCHEME,
     SCHEMES,
     Residuals,
+    accelerator_classes,
     coverage,
     errors,
     interval_classes,
@@ -97,7 +99,7 @@ Terms that residuals asked for, in the order in which they were found:
 
 def accuracy_markdown(runs: Runs, found: Mapping[str, Residuals], document: Mapping[str, Any]) -> str:
     """The page, from held-out residuals by scheme and the fitted document (e2e.yaml)."""
-    parts = [INTRODUCTION, _schemes(found), METHOD, _intervals(found)]
+    parts = [INTRODUCTION, _schemes(found), METHOD, _intervals(found), _by_accelerator(runs, found)]
     for scheme, column, title in (
         ("group", "engine", "Groups left out: by engine"),
         ("group", "gpu", "Groups left out: by GPU"),
@@ -149,14 +151,8 @@ def _by(runs: Runs, residuals: Residuals, column: str, title: str) -> str:
         chosen = labels == name
         if chosen.sum() >= FEW_RUNS:
             label = f"up to {name}" if column == "concurrency" else name
-            rows.append((label, *_cells(errors(_take(residuals, chosen)))))
+            rows.append((label, *_cells(errors(residuals.take(chosen)))))
     return _table(f"## {title}", (column.replace("_", " "), *COLUMNS), rows)
-
-
-def _take(residuals: Residuals, chosen: NDArray[np.bool_]) -> Residuals:
-    return Residuals(
-        residuals.rows[chosen], residuals.tpot[chosen], residuals.ttft[chosen], residuals.throughput[chosen]
-    )
 
 
 def _weak(runs: Runs, residuals: Residuals) -> str:
@@ -167,7 +163,7 @@ def _weak(runs: Runs, residuals: Residuals) -> str:
     found = []
     for name in sorted(set(labels.tolist())):
         chosen = labels == name
-        e = errors(_take(residuals, chosen))
+        e = errors(residuals.take(chosen))
         if max(e["tpot"]["median_ape"] / 0.25, e["ttft"]["median_ape"] / 0.55) >= 0.8:
             found.append((e["tpot"]["median_ape"] + 0.4 * e["ttft"]["median_ape"], (name, *_cells(e))))
     rows = [row for _, row in sorted(found, key=lambda pair: -pair[0])]
@@ -209,6 +205,35 @@ def _intervals(found: Mapping[str, Residuals]) -> str:
         "the residuals was not used for the interval.\n"
     )
     return _table("## Intervals", head, rows) + note
+
+
+def _by_accelerator(runs: Runs, found: Mapping[str, Residuals]) -> str:
+    """Intervals of accelerators of their own, and how many of their runs those of all accelerators hold."""
+    if any(scheme not in found for scheme in DISTANCE_OF_SCHEME):
+        return ""
+    gpus = np.array([runs.text["gpu"][r] for r in found["group"].rows])
+    kind = DISTANCE_OF_SCHEME["group"]
+    rows = []
+    for gpu, figures in accelerator_classes(runs, found).items():
+        own = "classes" in figures
+        covered = coverage(found, gpus == gpu)[kind] if own else {}
+        for metric, held_out in figures["held_out"].items():
+            q = figures["classes"][kind][metric] if own else {}
+            bounds = [f"{np.exp(q[k]):.2f}" if own else "–" for k in ("q10", "q50", "q90")]
+            inside = f"{held_out['inside80']:,} of {figures['runs']:,}"
+            own_share = f"{100 * covered[metric]:.0f} %" if own else "–"
+            rows.append((gpu, metric, f"{len(figures['models'])}", inside, *bounds, own_share))
+    head = ("gpu", "metric", "models", "inside interval of all", "10 %", "median", "90 %", "own 80 % interval covers")
+    return _table("## Intervals by accelerator", head, rows) + ACCELERATOR_NOTE
+
+
+ACCELERATOR_NOTE = f"""
+Whole groups left out ({DISTANCE_OF_SCHEME["group"]}); the other distances are stored likewise. The interval of all
+accelerators holds on average over them, so each with {LEAST_RUNS} runs or more has quantiles of its own errors, at the
+positions (n + 1) q of their order: {LEAST_RUNS} is the least n at which a tenth of the probability lies beyond the
+smallest and the largest error. Runs of one model or layout are not independent of each other: where an accelerator has
+few models, other models on it may lie outside more often. An accelerator without runs has the interval of its distance.
+"""
 
 
 def _factors(document: Mapping[str, Any]) -> str:

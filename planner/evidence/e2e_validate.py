@@ -54,7 +54,10 @@ def validate_e2e(runs: Runs, catalog: Catalog) -> dict[str, Any]:
     predicted = {name: _column(len(runs), terms.rows, values[name]) for name in INTERVAL_OF}
     distances = distance_classes(runs)
     spread = _column(len(runs), terms.rows, terms.curve_spread)
-    bands = {name: intervals(distances, metric, predicted[name], spread) for name, metric in INTERVAL_OF.items()}
+    bands = {
+        name: intervals(distances, metric, predicted[name], spread, accelerators=runs.text["gpu"])
+        for name, metric in INTERVAL_OF.items()
+    }
     assumptions = list(runs.assumptions)
     if overlays := read_overlays(catalog.user_dir):
         for name, metric in INTERVAL_OF.items():

@@ -57,7 +57,10 @@ class EvidenceTable:
     @cached_property
     def bands(self) -> dict[str, Interval]:
         """Intervals of the predictions by metric."""
-        return {m: intervals(self.distances, m.removesuffix("_ms"), self.predicted[m]) for m in METRICS}
+        gpus = self.runs.text["gpu"]
+        return {
+            m: intervals(self.distances, m.removesuffix("_ms"), self.predicted[m], accelerators=gpus) for m in METRICS
+        }
 
     @cached_property
     def report(self) -> Report:

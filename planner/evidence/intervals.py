@@ -1,4 +1,6 @@
-"""Intervals around predicted times and rates, from cross-validated residuals by distance to the evidence."""
+"""Intervals around predicted times and rates, from cross-validated residuals by distance to the evidence and by
+accelerator (planner.evidence.accelerator_check).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from planner.catalog.loader import data_root
-from planner.evidence.e2e_keys import interval_document
+from planner.evidence.accelerator_check import residual_quantiles
 from planner.hardware.curves import Curve
 
 Array = NDArray[np.float64]
@@ -54,22 +55,39 @@ def intervals(
     predicted: ArrayLike,
     extra_log_spread: ArrayLike = 0.0,
     directory: Path | None = None,
+    accelerators: str | Sequence[str] | None = None,
 ) -> Interval:
     """Interval of ``predicted`` (tpot, ttft or throughput) at a distance, or one distance per value.
+
+    ``accelerators`` likewise: those with enough runs have residuals of their own, all others share one set.
 
     ``extra_log_spread`` is the half-width of a further 80 % interval in the logarithm, added in quadrature: what
     operator curves of an accelerator without measurements add (:func:`curve_spread`), (n,) or one for all.
     """
-    classes = interval_document(directory or data_root() / "hardware_db" / "efficiency")["classes"]
     values = np.asarray(predicted, dtype=float)
     extra = np.asarray(extra_log_spread, dtype=float)
-    names = [distances] if isinstance(distances, str) else list(dict.fromkeys(distances))
-    which = 0 if isinstance(distances, str) else np.array([names.index(d) for d in distances], dtype=np.int64)
+    keys, which = _distinct(distances, accelerators)
+    found = [residual_quantiles(kind, accelerator, directory)[metric] for kind, accelerator in keys]
     bounds: dict[str, Array] = {}
-    middle = np.array([classes[n][metric]["q50"] for n in names] or [0.0])[which]
+    middle = np.array([q["q50"] for q in found] or [0.0])[which]
     for level, quantile in LEVELS.items():
-        edge = np.array([classes[n][metric][f"q{round(100 * quantile)}"] for n in names] or [0.0])[which]
+        edge = np.array([q[f"q{round(100 * quantile)}"] for q in found] or [0.0])[which]
         narrow = 1.0 if level.endswith("80") else NORMAL_SCORE_50 / NORMAL_SCORE_80
         width = np.hypot(edge - middle, narrow * extra)
         bounds[level] = values * np.exp(middle + np.copysign(width, edge - middle))
     return Interval(bounds["low80"], bounds["high80"], bounds["low50"], bounds["high50"])
+
+
+def _distinct(
+    distances: str | Sequence[str], accelerators: str | Sequence[str] | None
+) -> tuple[list[tuple[str, str | None]], NDArray[np.int64]]:
+    """Distinct (distance, accelerator) and which of them each value has; a 0-d index where both are one for all."""
+    one_kind, one_place = isinstance(distances, str), accelerators is None or isinstance(accelerators, str)
+    kinds = [distances] if isinstance(distances, str) else list(distances)
+    places = [accelerators] if accelerators is None or isinstance(accelerators, str) else list(accelerators)
+    if one_kind and one_place:
+        return [(kinds[0], places[0])], np.zeros((), dtype=np.int64)
+    size = len(places) if one_kind else len(kinds)
+    of = list(zip(kinds * size if one_kind else kinds, places * size if one_place else places, strict=True))
+    keys = {key: i for i, key in enumerate(dict.fromkeys(of))}
+    return list(keys), np.array([keys[key] for key in of], dtype=np.int64)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from planner.economics.energy import power_model
 from planner.memory.coefficients import engine_memory
+from planner.search.certainty import accelerator_checks
 from planner.search.plan_schema import Candidate
 from planner.search.setup import Hardware, Setup
 from planner.serving.speculative import tokens_per_step
@@ -114,6 +115,7 @@ def _hardware(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidate]
         h.id for h in hardware
     }
     chosen = [h for h in hardware if h.id in listed]
+    lines += [f"{check.text()}." for check in accelerator_checks(chosen)]
     for hw in chosen:
         if hw.price is None:
             lines.append(f"No price of {hw.accelerator.id} is known: costs on {hw.id} are not computed.")

@@ -52,10 +52,10 @@ def intervals_of(
     """Intervals of mean times; a rate's interval moves cost and energy the other way round."""
     o = d.outcome
     # the first token comes from the pool that prefills, the others and the rate from the one that decodes
-    decode = d.decode.hardware.own_runs
-    own = {"ttft": (d.prefill or d.decode).hardware.own_runs, "tpot": decode}
+    first, rest = (d.prefill or d.decode).hardware, d.decode.hardware
+    of = {"ttft": first, "tpot": rest}
     found = {
-        metric: interval_of(kind, name, mean, spread, own[name])
+        metric: interval_of(kind, name, mean, spread, of[name].own_runs, of[name].accelerator.id)
         for metric, name in (("ttft_ms", "ttft"), ("tpot_ms", "tpot"), ("tbt_ms", "tpot"))
         if (mean := latency[metric].mean) is not None
     }
@@ -65,10 +65,11 @@ def intervals_of(
             "throughput",
             float(o.throughput_rps[i]) * float(s.traffic.output_tokens) / float(d.gpus[i]),
             spread,
-            decode,
+            rest.own_runs,
+            rest.accelerator.id,
         ),
     }
-    ratio = interval_of(kind, "throughput", 1.0, spread, decode)
+    ratio = interval_of(kind, "throughput", 1.0, spread, rest.own_runs, rest.accelerator.id)
     for name, value in (("usd_per_mtok", o.usd_per_mtok_output[i]), ("joules_per_token", o.joules_per_token[i])):
         if np.isfinite(value):
             found[name] = inverse(ratio, float(value))

@@ -125,6 +125,11 @@ class Evidence(Schema):
 
     extrapolated: bool = Field(False, description="Whether anything lies outside the measured range.")
     distance: str | None = Field(None, description="Nearest kind of evidence, such as a seen layout.")
+    cautions: tuple[str, ...] = Field(
+        (),
+        strict=False,
+        description="What the end-to-end check found for accelerators whose measured runs mostly miss the interval.",
+    )
     marks: tuple[Mark, ...] = Field((), strict=False, description="What is extrapolated, and from what.")
 
 

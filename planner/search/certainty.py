@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from planner.evidence.accelerator_check import AcceleratorCheck, check_of
 from planner.evidence.e2e_keys import DISTANCES, place_key, shipped_known
 from planner.evidence.intervals import LEVELS, around, curve_spread, intervals
 from planner.evidence.profile_overlay import Adjustment
@@ -25,6 +26,10 @@ DISTANCE_WORDS = {
     "new_gpu": "far: runs of this engine, on other GPUs",
     "new_engine": "farthest: no runs of this engine",
 }
+
+
+CHECK = "end-to-end check"
+"""Subject of marks about an accelerator's measured runs."""
 
 
 def distance_of(s: Setup, d: Deployments, i: int) -> str:
@@ -57,23 +62,28 @@ def extra_spread(hardware: Sequence[Hardware]) -> float:
 
 
 def interval_of(
-    kind: str, metric: str, value: float, spread: float, own: Mapping[str, Adjustment] | None = None
+    kind: str,
+    metric: str,
+    value: float,
+    spread: float,
+    own: Mapping[str, Adjustment] | None = None,
+    accelerator: str | None = None,
 ) -> Interval:
-    """Interval of ``value`` (metric tpot, ttft or throughput) at distance class ``kind``.
+    """Interval of ``value`` (metric tpot, ttft or throughput) at distance class ``kind`` on an accelerator.
 
     Where the user's ``own`` runs of this deployment speak of the metric, theirs in place of the class's.
     """
     if own and metric in own:
         found = around(value, own[metric].log_spread)
         return Interval(**{name: float(getattr(found, name)) for name in LEVELS})
-    ratios = _ratios(kind, metric, spread)
+    ratios = _ratios(kind, metric, spread, accelerator)
     return Interval(**{name: value * ratio for name, ratio in ratios.items()})
 
 
 @lru_cache(maxsize=256)
-def _ratios(kind: str, metric: str, spread: float) -> dict[str, float]:
+def _ratios(kind: str, metric: str, spread: float, accelerator: str | None) -> dict[str, float]:
     """Bounds over the prediction: a plan asks for few kinds of them, many times."""
-    found = intervals(kind, metric, 1.0, spread)
+    found = intervals(kind, metric, 1.0, spread, accelerators=accelerator)
     return {name: float(getattr(found, name)) for name in LEVELS}
 
 
@@ -104,6 +114,11 @@ def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str, *, outside:
         marks["version"] = Mark(subject="engine.version", text=beyond)
     if outside:
         marks["load"] = Mark(subject="percentiles under load", text=f"outside the closed forms' range: {OUTSIDE}")
+    checks = accelerator_checks(hardware)
+    cautions = tuple(check.text() for check in checks if check.runs and not check.holds)
+    for check in checks:
+        if not check.runs or not check.holds:
+            marks[f"check {check.accelerator}"] = Mark(subject=CHECK, text=check.text())
     extrapolated = bool(marks) or kind in ("new_gpu", "new_engine")
     for hw in hardware:
         for metric, own in hw.own_runs.items():
@@ -112,8 +127,14 @@ def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str, *, outside:
     return Evidence(
         extrapolated=extrapolated,
         distance=DISTANCE_WORDS[kind],
+        cautions=cautions,
         marks=tuple(_unique(marks.values())),
     )
+
+
+def accelerator_checks(hardware: Sequence[Hardware]) -> list[AcceleratorCheck]:
+    """What the end-to-end check found for each accelerator of a deployment."""
+    return [check_of(name) for name in dict.fromkeys(hw.accelerator.id for hw in hardware)]
 
 
 def _unique(marks: Iterable[Mark]) -> list[Mark]:

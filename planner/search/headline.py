@@ -99,7 +99,7 @@ def ranked_by(plan: Plan) -> str:
 
 
 def in_one_sentence(best: Candidate, scenario: Scenario) -> str:
-    """A candidate with its times, its output and its cost."""
+    """A candidate with its times, its output and its cost; what speaks against believing them as a further sentence."""
     figures = [
         f"TTFT {with_interval(best.ttft_ms.mean, best.interval.get('ttft_ms'))} ms",
         f"TPOT {with_interval(best.tpot_ms.mean, best.interval.get('tpot_ms'))} ms",
@@ -109,7 +109,8 @@ def in_one_sentence(best: Candidate, scenario: Scenario) -> str:
         usd = with_interval(best.usd_per_mtok.output, best.interval.get("usd_per_mtok"))
         figures.append(f"${usd} per million output tokens{_over_the_day(best.usd_per_mtok.output, scenario)}")
     deployed = deployment(best, scenario.reliability.spare_nodes, paid=True)
-    return f"{deployed} serves {scenario.model}: {', '.join(figures)}."
+    cautions = "".join(f" Caution: {text}." for text in best.evidence.cautions)
+    return f"{deployed} serves {scenario.model}: {', '.join(figures)}.{cautions}"
 
 
 def _over_the_day(usd: float, scenario: Scenario) -> str:

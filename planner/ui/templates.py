@@ -208,6 +208,15 @@ SENTENCES = (
     N_("{engine}: no end-to-end runs to calibrate with; mean of {names}"),
     N_("{fact} of {gpu} is not sourced: the memory sold is taken as usable"),
     N_("{n} of your own runs: times {x}, interval from their scatter"),
+    N_("No end-to-end run on {gpu} was measured: how far its times may be off is taken from other accelerators"),
+    N_(
+        "On {gpu} {n} measured runs were predicted with a median error of {share} in TPOT and {share2} in TTFT, "
+        "by fits without their layout"
+    ),
+    N_("all are of {model}"),
+    N_("{n} of {n2} TPOT and {n3} TTFT lie inside the 80 % interval of all accelerators"),
+    N_("intervals here come from this accelerator's own errors"),
+    N_("too few for intervals of their own, so those of all accelerators stand"),
 )
 
 ASSUMPTIONS = (

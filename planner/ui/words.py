@@ -257,6 +257,7 @@ def subject_name(subject: str) -> str:
         "usd_per_mtok": _("cost per token"),
         "percentiles under load": _("percentiles under load"),
         "engine.version": _("engine version"),
+        "end-to-end check": _("end-to-end check"),
     }
     return known.get(subject) or subject.replace("_", " ")
 

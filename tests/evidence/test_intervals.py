@@ -53,6 +53,16 @@ def test_one_distance_per_value() -> None:
     assert found.high80[1] == intervals("new_engine", "ttft", 1.0).high80
 
 
+def test_one_accelerator_per_value() -> None:
+    gpus = ["h100-sxm", "gb200-nvl72", "h20-96g"]
+    found = intervals("new_layout", "tpot", [1.0, 1.0, 1.0], accelerators=gpus)
+    for i, gpu in enumerate(gpus):
+        assert found.high80[i] == intervals("new_layout", "tpot", 1.0, accelerators=gpu).high80
+    both = intervals(["new_layout", "new_gpu", "new_layout"], "tpot", [1.0, 1.0, 1.0], accelerators=gpus)
+    assert both.high80[1] == intervals("new_gpu", "tpot", 1.0, accelerators="gb200-nvl72").high80
+    assert both.high80[2] == intervals("new_layout", "tpot", 1.0).high80, "no runs on it: those of all accelerators"
+
+
 def test_evidence_is_that_of_the_fitted_runs() -> None:
     runs = read_runs(ROOT / "measured" / "e2e_runs.csv")
     fitted = [i for i, s in enumerate(runs.text["speculative"]) if s == "none"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import streamlit as st
 
-from planner.catalog.loader import data_root
-from planner.evidence.e2e_keys import interval_document
+from planner.evidence.accelerator_check import residual_quantiles
 from planner.search.certainty import DISTANCE_WORDS
 from planner.search.plan_schema import Candidate, Interval
 from planner.ui.formula import Formula
@@ -45,8 +46,7 @@ def show(subject: Subject) -> None:
     if kind is None or not c.interval:
         st.caption(_("This plan carries no intervals."))
         return
-    classes = interval_document(data_root() / "hardware_db" / "efficiency")["classes"]
-    residuals = classes[kind]
+    residuals = residual_quantiles(kind, c.accelerator)
     st.markdown(
         _(
             "**{kind}.** The intervals come from {n} measured runs, each predicted with all nearer runs left out of "
@@ -135,7 +135,7 @@ def values(c: Candidate) -> dict[str, float | None]:
     }
 
 
-def widened(c: Candidate, residuals: dict[str, dict[str, float]]) -> bool:
+def widened(c: Candidate, residuals: Mapping[str, Mapping[str, float]]) -> bool:
     """Whether an interval of the plan is wider than the residuals of its class alone."""
     for metric, value in values(c).items():
         interval, found = c.interval.get(metric), residuals.get(RESIDUALS[metric])

@@ -49,6 +49,8 @@ def show(plan: Plan, candidate: Candidate) -> None:
     """Sentence, figures and binding limit of ``candidate``."""
     st.header(plain(deployment(candidate)), help=f"{layout_help()}\n\n{serving_help()}", anchor=False)
     st.caption(question(plan.scenario, priced=priced(plan)) + _which(plan, candidate))
+    for text in candidate.evidence.cautions:
+        st.warning(plain(sentence(text)), icon=":material/trending_flat:")
     row = st.container(horizontal=True, gap="small")
     for figure in figures(candidate, plan.scenario.workload):
         with row:
