@@ -25,6 +25,7 @@ from planner.evidence.ops_fit import (
 from planner.evidence.ops_samples import ARTEFACT_ENGINE, ARTEFACT_TYPE, SOURCES, Sample, samples
 from planner.hardware.curves import fallback_rules
 from planner.hardware.device import Device
+from planner.units import TERA
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,11 +77,13 @@ def calibrate_ops(
     left_out = [one for one in fits if _never_chosen(one, fits, resolve)]
     fits = [one for one in fits if one not in left_out]
     if out_dir is not None and classes is None and accelerators is None:
-        write(fits, out_dir, left_out)
+        write(fits, out_dir, resolve, left_out)
     return fits
 
 
-def write(fits: Iterable[Fit], out_dir: Path, left_out: Iterable[Fit] = ()) -> list[Path]:
+def write(
+    fits: Iterable[Fit], out_dir: Path, devices: Mapping[str, Device], left_out: Iterable[Fit] = ()
+) -> list[Path]:
     """One YAML an accelerator, curves sorted by class, engine and data type; ``left_out`` are only named."""
     unused: dict[str, list[dict[str, Any]]] = {}
     for one in left_out:
@@ -96,6 +99,7 @@ def write(fits: Iterable[Fit], out_dir: Path, left_out: Iterable[Fit] = ()) -> l
     for gpu, group in sorted(by_gpu.items()):
         group.sort(key=lambda f: (f.sample.op, f.sample.engine, f.sample.dtype))
         document: dict[str, Any] = {"accelerator": gpu, "source": TABLES_SOURCE, "date": TABLES_DATE}
+        document["peaks_tflops"] = _peaks(devices[gpu])
         if gpu in unused:
             document["left_out"] = unused[gpu]
         document["curves"] = [entry(f) for f in group]
@@ -104,6 +108,12 @@ def write(fits: Iterable[Fit], out_dir: Path, left_out: Iterable[Fit] = ()) -> l
         path.write_text(HEADER + text, encoding="utf-8")
         paths.append(path)
     return paths
+
+
+def _peaks(here: Device) -> dict[str, float]:
+    """What the efficiencies are fractions of, and the vector peak that they are carried to other cards by."""
+    known = dict(here.peak_flops) | ({} if here.vector_flops is None else {"fp32_vector": here.vector_flops})
+    return {name: value / TERA for name, value in known.items()}
 
 
 def entry(one: Fit) -> dict[str, Any]:

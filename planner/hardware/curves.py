@@ -4,6 +4,9 @@
 :mod:`planner.evidence.ops_calibrate`); ``_fallbacks.yaml`` says whose curve is used where nothing was measured, and
 why. A curve that stands in for another carries ``extrapolated = True``, a sentence in ``note`` and a wider ``spread``:
 nothing is substituted silently.
+
+Between accelerators with the same multiprocessors (``same_sm``) a compute efficiency is not carried as a fraction of
+the tensor cores' peak but as time beside them: :func:`carried_efficiency`.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from planner.errors import InputError, UnknownNameError
 from planner.hardware.device import Device
+from planner.units import TERA
 
 FALLBACKS_FILE = "_fallbacks.yaml"
 
@@ -61,6 +65,15 @@ class Curve:
         return self.coefficients[key]
 
 
+class _Donor(NamedTuple):
+    """An accelerator whose curves may be used, and why it is not the device's own ('' where it is)."""
+
+    id: str
+    why: str
+    spread_factor: float
+    same_sm: bool
+
+
 class CurveSet:
     """The curves of one device as run by one engine; :meth:`get` resolves data type, engine and accelerator."""
 
@@ -96,21 +109,20 @@ class CurveSet:
         if dtype not in rules["types"][family]:
             raise UnknownNameError(f"data type of {op}", dtype, rules["types"][family])
         candidates = rules["types"][family][dtype]
-        for (accelerator, why_accelerator, accelerator_factor), allowed in self._stages(op, candidates):
-            table = _curves_of(str(self._directory / f"{accelerator}.yaml"))
+        for donor, allowed in self._stages(op, candidates):
+            path = str(self._directory / f"{donor.id}.yaml")
+            table = _curves_of(path)
             for candidate, engine in self._choices(op, allowed):
                 entry = table.get((op, engine, candidate["curve"]))
                 if entry is None:
                     continue
                 notes, factor = [], 1.0
-                beyond = bool(why_accelerator or candidate.get("why"))
-                if why_accelerator:
-                    notes.append(why_accelerator)
-                    factor *= accelerator_factor
+                beyond = bool(donor.why or candidate.get("why"))
+                if donor.why:
+                    notes.append(donor.why)
+                    factor *= donor.spread_factor
                 if engine != self.engine and "engines" not in rules["classes"][op]:
-                    reason = _left_out_of(str(self._directory / f"{accelerator}.yaml")).get(
-                        (op, self.engine, candidate["curve"]), ""
-                    )
+                    reason = _left_out_of(path).get((op, self.engine, candidate["curve"]), "")
                     factor *= float(rules["engine_spread_factor"])
                     if reason:
                         # The engine's own kernel may be as slow as measured: no run shows how far the stand-in is off.
@@ -122,14 +134,12 @@ class CurveSet:
                 if candidate.get("why"):
                     notes.append(str(candidate["why"]))
                     factor *= float(candidate["spread_factor"])
-                return self._make(op, engine, candidate, entry, accelerator, notes, factor, beyond)
+                return self._make(op, engine, candidate, entry, donor, notes, factor, beyond)
         raise InputError(
             f"{op} of {dtype} on {self.device.id}", self.engine, "no measured curve, nor one that may stand in"
         )
 
-    def _stages(
-        self, op: str, candidates: list[Mapping[str, Any]]
-    ) -> Iterator[tuple[tuple[str, str, float], list[Mapping[str, Any]]]]:
+    def _stages(self, op: str, candidates: list[Mapping[str, Any]]) -> Iterator[tuple[_Donor, list[Mapping[str, Any]]]]:
         """Accelerators and the data types to look for there, nearest first.
 
         Where nothing was measured on the device itself, a neighbour with curves of a type that the device computes in
@@ -137,7 +147,7 @@ class CurveSet:
         """
         accelerators = self._accelerators(op)
         own = [c for c in candidates if not c.get("why") and str(c["compute"]) in self.device.peak_flops]
-        if own and all(why for _, why, _ in accelerators):
+        if own and all(donor.why for donor in accelerators):
             yield from ((accelerator, own) for accelerator in accelerators)
         yield from ((accelerator, candidates) for accelerator in accelerators)
 
@@ -149,20 +159,21 @@ class CurveSet:
             return [(candidate, engine) for engine in engines for candidate in candidates]
         return [(candidate, engine) for candidate in candidates for engine in engines]
 
-    def _accelerators(self, op: str) -> list[tuple[str, str, float]]:
-        """Accelerators whose data may be used, best first: (id, why it is not the device's own, spread factor)."""
+    def _accelerators(self, op: str) -> list[_Donor]:
+        """Accelerators whose data may be used, best first."""
         rules = self._rules["accelerators"]
         here = self.device
-        chain: list[tuple[str, str, float]] = []
+        chain: list[_Donor] = []
         if here.id in rules["measured"]:
-            chain.append((here.id, "", 1.0))
+            chain.append(_Donor(here.id, "", 1.0, same_sm=False))
         rule = rules["substitutes"].get(here.id) or rules["by_generation"].get(here.generation) or rules["otherwise"]
         bus = self._rules["classes"][op].get("needs_link") and here.link_bw is None
         for chosen in (rules["shared_bus"], rule) if bus else (rule,):
             for other in chosen["use"]:
-                if other not in (here.id, *(name for name, _, _ in chain)):
+                if other not in (here.id, *(donor.id for donor in chain)):
                     why = f"{op} was not measured on {here.id}: curve of {other} on its own peaks ({chosen['why']})"
-                    chain.append((other, why, float(chosen["spread_factor"])))
+                    same_sm = other in chosen.get("same_sm", ())
+                    chain.append(_Donor(other, why, float(chosen["spread_factor"]), same_sm))
         return chain
 
     def _make(
@@ -171,7 +182,7 @@ class CurveSet:
         engine: str,
         candidate: Mapping[str, Any],
         entry: Mapping[str, Any],
-        accelerator: str,
+        donor: _Donor,
         notes: list[str],
         factor: float,
         beyond: bool,
@@ -183,6 +194,15 @@ class CurveSet:
             notes.append(f"{here.id} has no {compute} peak: {stand_in} used ({self._rules['peak_fallback']['why']})")
             factor *= float(self._rules["peak_fallback"]["spread_factor"])
             compute, beyond = stand_in, True
+        coefficients = {k: float(v) for k, v in entry["coefficients"].items()}
+        if donor.same_sm and "compute_efficiency" in coefficients:
+            peaks = _peaks_of(str(self._directory / f"{donor.id}.yaml"))
+            if compute in peaks and here.vector_flops is not None:
+                coefficients["compute_efficiency"] = carried_efficiency(
+                    coefficients["compute_efficiency"],
+                    (peaks[compute], peaks["fp32_vector"]),
+                    (here.peak(compute), here.vector_flops),
+                )
         residuals = entry["residuals"]
         if self._rules["classes"][op].get("needs_link") and here.link_bw is None and here.pcie_bw is None:
             raise InputError(f"{op} on {here.id}", None, "the accelerator's scale-up or PCIe bandwidth is needed")
@@ -191,14 +211,14 @@ class CurveSet:
             engine=engine,
             dtype=str(candidate["curve"]),
             form=str(entry["form"]),
-            coefficients={k: float(v) for k, v in entry["coefficients"].items()},
+            coefficients=coefficients,
             peak_flops=here.peak(compute),
             mem_bw=here.mem_bw,
             link_bw=here.link_bw if here.link_bw is not None else here.pcie_bw,
             nic_bw=here.nic_bw,
             weight_bytes=float(candidate["weight_bytes"]),
             activation_bytes=float(candidate["activation_bytes"]),
-            from_accelerator=accelerator,
+            from_accelerator=donor.id,
             extrapolated=bool(notes),
             beyond_runs=beyond,
             points=int(entry["points"]),
@@ -210,6 +230,25 @@ class CurveSet:
             source=str(entry["source"]),
             note="; ".join(notes),
         )
+
+
+def carried_efficiency(efficiency: float, measured: tuple[float, float], here: tuple[float, float]) -> float:
+    """Part of the peak that a kernel reaches with other tensor cores in the same multiprocessors; 0 to 1.
+
+    ``measured`` and ``here`` are (tensor peak P, fp32 vector peak V) where ``efficiency`` e was measured and where it
+    is asked for, in one unit. What a kernel takes beyond the tensor cores' own time, (1/e - 1)/P a FLOP, is spent in
+    the rest of the multiprocessor (addresses, scales, softmax, shared memory), whose rate follows V:
+
+        1/(e' P') = 1/P' + (1/e - 1)/P V/V'
+
+    With P and V in one proportion, as in parts with fewer multiprocessors or lower clocks, e' = e. One accelerator's
+    rows in measured/ops by another's curves (those bound by arithmetic; median and P90 error, first with e' = e): B200
+    and GB200 by each other 7.2 and 24 %, then 6.4 and 24 %; H100 and H200 by Blackwell's 26 and 71 %, then 18 and 70 %,
+    no class of operators worse in the median. Ampere and Ada, older multiprocessors, are met no better by Hopper's for
+    it (medians 18 and 29 %, then 18 and 36 %): there efficiencies stay parts of the peak.
+    """
+    (peak, vector), (peak_here, vector_here) = measured, here
+    return efficiency / (efficiency + (1.0 - efficiency) * (peak_here / peak) * (vector / vector_here))
 
 
 def curves(device: Device, engine: str, directory: Path | None = None) -> CurveSet:
@@ -244,6 +283,12 @@ def _curves_of(path: str) -> Mapping[tuple[str, str, str], Mapping[str, Any]]:
     if not Path(path).exists():
         return {}
     return {(e["op"], e["engine"], e["dtype"]): e for e in _read(path)["curves"]}
+
+
+@lru_cache(maxsize=64)
+def _peaks_of(path: str) -> Mapping[str, float]:
+    """Peaks by compute type and ``fp32_vector`` that one accelerator's efficiencies are fractions of, FLOP/s."""
+    return {name: float(value) * TERA for name, value in _read(path)["peaks_tflops"].items()}
 
 
 @lru_cache(maxsize=64)

@@ -36,6 +36,8 @@ class Device:
     pcie_bw: float | None
     tdp_w: float | None
     missing: tuple[str, ...]
+    vector_flops: float | None = None
+    """Dense fp32 peak outside the tensor cores; None where the catalogue has none."""
 
     def peak(self, dtype: str) -> float:
         """Dense peak in FLOP/s of a compute type; raises where the catalogue has none."""
@@ -61,6 +63,7 @@ def device(accelerator: Accelerator, node: Node | None = None) -> Device:
     if "bf16" not in peaks:
         raise InputError(f"accelerator {accelerator.id}: tflops_dense.bf16", None, "a dense bf16 peak is needed")
 
+    vector = accelerator.tflops_dense.fp32_vector
     memory = accelerator.memory
     usable = memory.gib_usable
     if usable is None:
@@ -102,6 +105,7 @@ def device(accelerator: Accelerator, node: Node | None = None) -> Device:
         pcie_bw=optional("pcie", "unidirectional_gb_s", GIGA),
         tdp_w=optional("power_w", "tdp", 1.0),
         missing=tuple(missing),
+        vector_flops=None if vector is None else float(vector) * TERA,
     )
 
 

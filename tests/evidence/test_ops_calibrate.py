@@ -9,6 +9,7 @@ import pytest
 import yaml
 from rich.console import Console
 
+from planner.catalog import Catalog
 from planner.evidence.ops_calibrate import (
     TARGETS_MEDIAN_APE,
     calibrate_ops,
@@ -19,6 +20,7 @@ from planner.evidence.ops_calibrate import (
 )
 from planner.evidence.ops_fit import Fit
 from planner.hardware.curves import shipped_directory
+from planner.hardware.device import device
 
 MEASURED = Path(__file__).resolve().parents[2] / "measured"
 
@@ -28,10 +30,12 @@ def fits() -> list[Fit]:
     return calibrate_ops(MEASURED)
 
 
-def test_committed_coefficients_are_regenerated(fits: list[Fit], tmp_path: Path) -> None:
-    for path in write(fits, tmp_path):
+def test_committed_coefficients_are_regenerated(fits: list[Fit], tmp_path: Path, cat: Catalog) -> None:
+    devices = {name: device(cat.accelerator(name)) for name in {one.sample.gpu for one in fits}}
+    for path in write(fits, tmp_path, devices):
         new = yaml.safe_load(path.read_text(encoding="utf-8"))
         old = yaml.safe_load((shipped_directory() / path.name).read_text(encoding="utf-8"))
+        assert new["peaks_tflops"] == old["peaks_tflops"]
         assert [_identity(c) for c in new["curves"]] == [_identity(c) for c in old["curves"]]
         for ours, theirs in zip(new["curves"], old["curves"], strict=True):
             # Coefficients of one curve trade against each other on another BLAS; what they predict does not.

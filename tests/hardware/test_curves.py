@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from planner.errors import InputError, UnknownNameError
-from planner.hardware.curves import Curve, CurveSet, curves, fallback_rules
+from planner.evidence.ops_samples import samples
+from planner.hardware.curves import Curve, CurveSet, carried_efficiency, curves, fallback_rules
 from planner.hardware.device import device
+from planner.roofline import operators
 from planner.roofline.operators import gemm
 
 if TYPE_CHECKING:
@@ -62,7 +66,7 @@ def test_an_accelerator_without_data_borrows_a_curve_marked_and_wider(
     assert donor in borrowed.note
     assert borrowed.status == "assumed"
     assert borrowed.spread > own.spread
-    assert borrowed.coefficients == own.coefficients
+    assert {**borrowed.coefficients, "compute_efficiency": own["compute_efficiency"]} == own.coefficients
     assert borrowed.peak_flops == device(cat.accelerator(accelerator)).peak("bf16")
 
 
@@ -183,3 +187,53 @@ def test_measurements_that_were_left_out_are_told_and_widen(cat: Catalog, accele
     assert not own.beyond_runs
     rules = fallback_rules()
     assert curve.spread == pytest.approx(own.spread * rules["engine_spread_factor"] * rules["left_out_spread_factor"])
+
+
+def test_efficiency_is_time_beside_the_tensor_cores() -> None:
+    h200, h20 = (1979.0, 67.0), (296.0, 44.0)
+    assert carried_efficiency(0.35, h200, h200) == pytest.approx(0.35)
+    assert carried_efficiency(0.35, h200, (h200[0] / 2, h200[1] / 2)) == pytest.approx(0.35), "half the chip"
+    assert carried_efficiency(1.0, h200, h20) == 1.0
+    excess = 1 / (0.35 * h200[0]) - 1 / h200[0]
+    there = carried_efficiency(0.35, h200, h20)
+    assert 1 / (there * h20[0]) - 1 / h20[0] == pytest.approx(excess * h200[1] / h20[1])
+
+
+def test_a_card_with_few_tensor_cores_is_not_held_to_what_others_reach_of_theirs(cat: Catalog) -> None:
+    measured, h20 = (get(cat, name, "sglang", "moe", "fp8_block") for name in ("h200-sxm", "h20-96g"))
+    assert h20.from_accelerator == "h200-sxm"
+    assert h20["compute_efficiency"] > 1.5 * measured["compute_efficiency"]
+    for name, value in measured.coefficients.items():
+        assert name == "compute_efficiency" or h20[name] == value
+    h800 = get(cat, "h800-sxm", "sglang", "moe", "fp8_block")
+    assert h800["compute_efficiency"] == get(cat, "h100-sxm", "sglang", "moe", "fp8_block")["compute_efficiency"]
+
+
+@pytest.mark.parametrize("op", ["gemm", "moe", "mla_bmm"])
+def test_time_beside_the_tensor_cores_carries_better_than_a_part_of_their_peak(op: str, cat: Catalog) -> None:
+    """H100's rows by B200's curves: fewer tensor FLOPs beside the same vector units, as on an H20."""
+    here, there = (device(cat.accelerator(name)) for name in ("h100-sxm", "b200-sxm"))
+    errors: dict[bool, list[float]] = {False: [], True: []}
+    for sample in samples(Path(__file__).resolve().parents[2] / "measured", op):
+        if sample.gpu != here.id:
+            continue
+        donor = get(cat, there.id, sample.engine, op, sample.dtype)
+        compute = "bf16" if sample.dtype == "bf16" else "fp8"
+        if (donor.engine, donor.dtype) != (sample.engine, sample.dtype) or not donor.dtype.startswith(("bf16", "fp8")):
+            continue
+        assert here.vector_flops
+        assert there.vector_flops
+        carried = carried_efficiency(
+            donor["compute_efficiency"],
+            (there.peak(compute), there.vector_flops),
+            (here.peak(compute), here.vector_flops),
+        )
+        for changed in (False, True):
+            coefficients = dict(donor.coefficients) | ({"compute_efficiency": carried} if changed else {})
+            peaks = {"peak_flops": here.peak(compute), "mem_bw": here.mem_bw}
+            curve = replace(donor, coefficients=coefficients, **peaks)
+            times = getattr(operators, curve.form)(curve, **sample.inputs)
+            errors[changed] += np.abs(times / sample.seconds - 1.0).tolist()
+    assert len(errors[True]) > 1000
+    assert np.median(errors[True]) < np.median(errors[False])
+    assert np.quantile(errors[True], 0.9) < 1.01 * np.quantile(errors[False], 0.9)
