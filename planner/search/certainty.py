@@ -99,7 +99,10 @@ def inverse(interval: Interval, value: float) -> Interval:
 
 def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str, *, outside: bool = False) -> Evidence:
     """Distance in words and a mark for every curve, coefficient or fact that stands in for another."""
-    marks: dict[str, Mark] = {}
+    checks = accelerator_checks(hardware)
+    cautions = tuple(check.text() for check in checks if check.runs and not check.holds)
+    # First what was found wrong: where room is short, the first mark alone is shown.
+    marks = {text: Mark(subject=CHECK, text=text) for text in cautions}
     for hw in hardware:
         for curve in hw.curves_used:
             if curve.extrapolated:
@@ -114,11 +117,9 @@ def evidence_note(s: Setup, hardware: Sequence[Hardware], kind: str, *, outside:
         marks["version"] = Mark(subject="engine.version", text=beyond)
     if outside:
         marks["load"] = Mark(subject="percentiles under load", text=f"outside the closed forms' range: {OUTSIDE}")
-    checks = accelerator_checks(hardware)
-    cautions = tuple(check.text() for check in checks if check.runs and not check.holds)
     for check in checks:
-        if not check.runs or not check.holds:
-            marks[f"check {check.accelerator}"] = Mark(subject=CHECK, text=check.text())
+        if not check.runs:
+            marks[check.accelerator] = Mark(subject=CHECK, text=check.text())
     extrapolated = bool(marks) or kind in ("new_gpu", "new_engine")
     for hw in hardware:
         for metric, own in hw.own_runs.items():

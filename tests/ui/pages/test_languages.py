@@ -36,3 +36,11 @@ def test_both_languages_show_the_same(open_page, spoken, page, example):
         assert not HALF_WIDTH.findall(texts), HALF_WIDTH.findall(texts)
     said = [m.value for m in (*chinese.markdown, *chinese.caption) if m.value]
     assert [t for t in said if HALF_WIDTH.search(t.replace("\\", ""))] == []
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "19 measured runs"), ("zh", "19 次实测")])
+def test_the_answer_warns_of_a_gpu_that_was_predicted_badly(open_page, spoken, language, words):
+    app = run_in(open_page, "plan", "kimi-k2-gb200", language)
+    warned = [w.value for w in app.warning if words in w.value]
+    assert warned
+    assert "Qwen3" in warned[0]
