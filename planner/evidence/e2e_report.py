@@ -174,7 +174,10 @@ WEAK_REASONS = """
 * Qwen3-32B on GB200 with TensorRT-LLM 1.3: TPOT jumps from 8 ms at one stream to 42 ms at two and is not monotone
   after. The aggregated NVFP4 rows on GB200 and B200 state one TP2 worker for over 400 prompts of 15,000 tokens, three
   times what its cache holds; the disaggregated rows beside them have 64 GPUs. Taken as 32 workers with 13 or 14
-  requests each, they are predicted as those are. Records in error, most likely.
+  requests each, they are predicted as those are. Records in error, most likely: two streams would deliver fewer tokens
+  than one. The accelerator's curves are not the cause: its 45 runs of DeepSeek, in no fit because their speculative
+  decoding is not recorded, take 1.05 times the predicted TPOT with TensorRT-LLM (29 runs, eight of ten 0.9 to 1.15) and
+  0.8 times with SGLang (16, 0.6 to 1.0).
 * gpt-oss-120b with vLLM at 512 in flight on H100 shows the TPOT of 64 running sequences: a limit on sequences that the
   record does not give.
 * DeepSeek-V3 and R1 with SGLang: the same layout, precision and load differs by a factor of 1.2 to 1.5 in TPOT between
