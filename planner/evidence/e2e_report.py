@@ -42,8 +42,9 @@ another kernel than the runs had:
   them and leave 1.9, and a model left out is then predicted worse (TPOT median 15 % for 13 %); uneven load over EP
   ranks explains that EP is no faster than TP, not the factor; dense models of the same engine and versions need none.
   The runs are of versions 0.5.6 to 0.5.9, the tables of 0.5.14; those of gpt-oss are older than its tables too. Against
-  the factor: on an H20, where prefill is bound by compute, SGLang reaches twice the predicted rate, and
-  DeepSeek-R1 on 16 H100 takes 264 ms for 8,192 tokens where nearly 600 are predicted (docs/published.md). For it: TTFT
+  the factor: on an H20, where it does not multiply what the weaker tensor cores add to the measured kernel's time and
+  the kernel's own time is met (docs/background/limits.md), SGLang reaches 1.6 times the predicted rate, and DeepSeek-R1
+  on 16 H100 takes 264 ms for 8,192 tokens where nearly 600 are predicted (docs/published.md). For it: TTFT
   of DeepSeek-R1 on one H200 node, held out, is met within 5 to 20 %. The missing time does not grow with FLOPs and may
   be one of these launch scripts.
 * Kernels behind a DeepEP dispatch and DeepGEMM's contiguous layout take no factor: no run dispatches, and the runs

@@ -293,11 +293,11 @@ def _phase(times: StepTimes, layouts: Layouts, work: StepWork, ctx: StepContext)
     # The experts' factor speaks of fused kernels; the others count as they were measured.
     dispatched = bool(ctx.program.moes) and dispatched_as_measured(ctx, work.has_prefill)
     as_measured = (deepep & dispatched) | (ctx.expert_kernel != "moe")
-    stream = np.where(as_measured, 0.0, times.expert_stream)
-    if np.any(as_measured):
-        plain = np.where(as_measured, times.exposed["routed_experts"], 0.0)
-        operators[:, column_of("experts", number_format(ctx.precision, "routed_experts"))] -= plain
-        other += plain
+    apart = np.where(as_measured, times.exposed["routed_experts"], times.expert_apart)
+    stream = np.where(as_measured, 0.0, np.maximum(times.expert_stream - apart, 0.0))
+    if np.any(apart):
+        operators[:, column_of("experts", number_format(ctx.precision, "routed_experts"))] -= apart
+        other += apart
     across = np.where(all_reduces_across(ctx, layouts), times.exposed["collectives"], 0.0)
     operators[:, column_of("communication")] -= across
     other += across

@@ -103,6 +103,8 @@ class StepTimes:
     expert_stream: Array | float = 0.0
     """Of the routed experts, streaming the touched weights once at full bandwidth: they take no less, whatever the
     calibrated factor."""
+    expert_apart: Array | float = 0.0
+    """Of the routed experts, what the calibrated factor does not multiply (planner.roofline.step_ops.experts_s)."""
     linear_stream: Array | float = 0.0
     """The same of all linear layers together."""
 
@@ -140,12 +142,13 @@ def step_times(
     raw["collectives"] = collectives * (ctx.program.layers + ctx.program.dense_layers)
     raw["dispatch"] = np.zeros(len(layouts))
     raw["combine"] = np.zeros(len(layouts))
-    expert_stream = np.zeros(len(layouts))
+    expert_stream, expert_apart = np.zeros(len(layouts)), np.zeros(len(layouts))
     for moe in ctx.program.moes:
         group = np.where(layouts.attention_dp > 1, batch.group_tokens(layouts), batch.tokens)
-        experts, stream = experts_s(ctx, moe, group, layouts, deepep, work.has_prefill)
+        experts, stream, apart = experts_s(ctx, moe, group, layouts, deepep, work.has_prefill)
         raw["routed_experts"] += experts * moe.layers
         expert_stream = expert_stream + stream * (repeat * moe.layers)
+        expert_apart = expert_apart + apart * (repeat * moe.layers)
         dispatch, combine = exchange_s(ctx, moe, group, layouts, deepep, work.has_prefill)
         raw["dispatch"] += dispatch * moe.layers
         raw["combine"] += combine * moe.layers
@@ -153,6 +156,7 @@ def step_times(
     raw["pp_send"] = pipeline_s(ctx, batch, layouts)
 
     timed = {name: value * (repeat * term_factor(ctx, name, work.has_prefill)) for name, value in raw.items()}
+    timed["routed_experts"] += (1.0 - term_factor(ctx, "routed_experts", work.has_prefill)) * expert_apart
     if ctx.program.moes and np.any(deepep) and dispatched_as_measured(ctx, work.has_prefill):
         timed["routed_experts"] = np.where(deepep, raw["routed_experts"] * repeat, timed["routed_experts"])
     timed["routed_experts"] = np.maximum(timed["routed_experts"], expert_stream)
@@ -164,7 +168,7 @@ def step_times(
         timed |= {term: np.where(bound, streams[term], timed[term]) for term in LINEAR_TERMS}
     hidden = _overlap(ctx, timed, two_batch, deepep, work.has_prefill)
     timed["host"] = _host(ctx, work, layouts, timed)
-    return StepTimes(timed, hidden, expert_stream, linear_stream)
+    return StepTimes(timed, hidden, expert_stream, expert_apart, linear_stream)
 
 
 def term_factor(ctx: StepContext, term: str, has_prefill: bool) -> float:

@@ -161,11 +161,12 @@ def experts_s(
     layouts: Layouts,
     deepep: NDArray[np.bool_],
     has_prefill: bool,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     """Seconds of one layer's grouped GEMMs on the hottest rank, and of streaming its touched experts' weights once.
 
     Behind a point-to-point dispatch a rank sees only its own tokens, and kernels of their own run there; elsewhere a
-    fused kernel sorts the tokens of the whole group.
+    fused kernel sorts the tokens of the whole group. Third, what weaker tensor cores than those of the measured
+    kernel add to the time: end-to-end factors were fitted beside the stronger ones and do not multiply it.
     """
     spec = moe.spec
     load = rank_imbalance(
@@ -181,13 +182,18 @@ def experts_s(
     routed = group_tokens * spec.experts_per_token
     width = spec.expert_intermediate_size / layouts.moe_tp.astype(float)
     matrix = ctx.program.hidden * op.GATED_MATRICES
-    time, stream = np.empty(len(layouts)), np.empty(len(layouts))
+    time, stream, apart = np.empty(len(layouts)), np.empty(len(layouts)), np.zeros(len(layouts))
 
-    def evaluate(curve: Curve, rows: NDArray[np.int64]) -> None:
+    def seconds(curve: Curve, rows: NDArray[np.int64]) -> Array:
         sorted_rows = routed[rows] if curve["gathers"] else None
-        time[rows] = op.grouped_gemm_rank(
+        return op.grouped_gemm_rank(
             curve, pairs[rows], touched[rows], ctx.program.hidden, width[rows], routed=sorted_rows
         )
+
+    def evaluate(curve: Curve, rows: NDArray[np.int64]) -> None:
+        time[rows] = seconds(curve, rows)
+        if curve.as_measured is not None:
+            apart[rows] = np.maximum(time[rows] - seconds(curve.as_measured, rows), 0.0)
         stream[rows] = touched[rows] * width[rows] * (matrix * curve.weight_bytes / curve.mem_bw)
 
     direct, gathered = np.flatnonzero(deepep), np.flatnonzero(~deepep)
@@ -195,7 +201,7 @@ def experts_s(
         evaluate(ctx.curves.get(ctx.expert_kernel, ctx.precision.routed_experts), gathered)
     if direct.size:
         evaluate(dispatched_expert_curve(ctx, has_prefill), direct)
-    return time, stream
+    return time, stream, apart
 
 
 def dispatched_expert_curve(ctx: StepContext, has_prefill: bool) -> Curve:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from planner.catalog import catalog
+from planner.evidence.run_terms import _phase
 from planner.hardware.curves import curves
 from planner.hardware.device import device
 from planner.layout.layouts import Layouts
@@ -59,6 +60,28 @@ def test_every_term_is_there_and_they_add_up() -> None:
     found = _times(unit_coefficients())
     assert set(found.exposed) == set(TERMS)
     assert float(found.total[0]) == pytest.approx(sum(float(v[0]) for v in found.exposed.values()))
+
+
+@pytest.mark.parametrize("factor", [0.8, 2.5])
+def test_a_factor_does_not_multiply_what_weaker_tensor_cores_add(factor: float) -> None:
+    h20 = device(catalog().accelerator("h20-96g"))
+    eight_bit = replace(_context().precision, routed_experts="fp8_block")
+    ctx = replace(_context(), precision=eight_bit, curves=curves(h20, "sglang"))
+    layouts, own = Layouts.of(tp=4), column_of("experts", ctx.precision.routed_experts)
+    many = StepWork(
+        np.zeros(1), np.array([4096.0]), np.array([16384.0]), np.array([4.0]), np.zeros(1), np.array([16384.0])
+    )
+    before = step_times(ctx, layouts, many, NO, NO)
+    factors = tuple(factor if i == own else 1.0 for i in range(len(COLUMNS)))
+    after = step_times(
+        replace(ctx, coefficients=replace(ctx.coefficients, prefill_factors=factors)), layouts, many, NO, NO
+    )
+    plain, apart = float(before.exposed["routed_experts"][0]), float(np.asarray(before.expert_apart)[0])
+    assert 0.2 * plain < apart < 0.8 * plain
+    assert float(after.exposed["routed_experts"][0]) == pytest.approx(apart + factor * (plain - apart))
+    phase = _phase(before, layouts, many, ctx)
+    assert float(phase.operators[0, own]) == pytest.approx(plain - apart), "runs are read as plans are made"
+    assert np.all(np.asarray(step_times(_context(), layouts, many, NO, NO).expert_apart) == 0.0)
 
 
 def test_a_factor_scales_its_family_and_type_only() -> None:
