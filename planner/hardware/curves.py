@@ -257,9 +257,10 @@ def carried_efficiency(efficiency: float, measured: tuple[float, float], here: t
 
     With P and V in one proportion, as in parts with fewer multiprocessors or lower clocks, e' = e. One accelerator's
     rows in measured/ops by another's curves (those bound by arithmetic; median and P90 error, first with e' = e): B200
-    and GB200 by each other 7.2 and 24 %, then 6.4 and 24 %; H100 and H200 by Blackwell's 26 and 71 %, then 18 and 70 %,
-    no class of operators worse in the median. Ampere and Ada, older multiprocessors, are met no better by Hopper's for
-    it (medians 18 and 29 %, then 18 and 36 %): there efficiencies stay parts of the peak. Triton's experts on an H20 by
+    and GB200 by each other 7.2 and 24 %, then 6.4 and 24 % (plain and grouped GEMMs up to 0.3 points worse in the
+    median); H100 and H200 by Blackwell's 26 and 71 %, then 18 and 70 %, no class of operators worse in the median, the
+    P90 of attention 3 to 4 points worse. Ampere and Ada, older multiprocessors, are met no better by Hopper's for it
+    (medians 18 and 29 %, then 18 and 36 %): there efficiencies stay parts of the peak. Triton's experts on an H20 by
     H200's curve (tests/roofline/test_operators_published.py) take 1.00 of the predicted time, instead of 0.54.
     """
     (peak, vector), (peak_here, vector_here) = measured, here
