@@ -83,3 +83,26 @@ def test_nothing_is_fetched_from_outside(tab, visit, address):
     tab.remove_listener("request", note)
     assert asked
     assert [u for u in asked if not u.startswith((address, address.replace("http", "ws"), "data:", "blob:"))] == []
+
+
+_COVERED = """e => {
+  const {legend, _size} = e._fullLayout;
+  const [, y] = e.querySelector('g.legend').getAttribute('transform').match(/,(.*)\\)/);
+  return Number(y) + legend._height > _size.t;
+}"""
+"""Whether the legend of a figure reaches into the plot below it."""
+
+
+def test_a_turned_phone_does_not_move_the_legend_into_the_plot(visit):
+    """One entry of the roofline's legend in a row, then room for two: the plot grows, and the legend makes way."""
+    page = visit(width=360, height=860, at="layout")
+    figure = page.locator(".js-plotly-plot").filter(has_text="TFLOP/s of one GPU")
+    rows = []
+    for width in (360, 400):
+        page.set_viewport_size({"width": width, "height": 860})
+        figure.wait_for()
+        page.wait_for_function("e => e._fullLayout.width === e.clientWidth", arg=figure.element_handle())
+        settled(page)
+        rows.append(figure.evaluate("e => e._fullLayout.legend._height"))
+        assert not figure.evaluate(_COVERED)
+    assert rows[0] > rows[1]

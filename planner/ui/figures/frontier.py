@@ -16,8 +16,8 @@ from planner.ui.text import label, pair
 from planner.ui.words import node_label, percentiles, servings, short_deployment
 
 HEIGHT = 430
-LEGEND_Y = 1.09
-"""Above the name of a limit, which stands on the plot's upper edge."""
+NAME_PX = 26
+"""Room for the name of a limit, which stands on the plot's upper edge, below the legend."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def frontier(plan: Plan, x: str = "tpot", y: str = "cost", chosen: int | None = 
             update(rangemode="tozero")
     finish(figure, HEIGHT)
     if figure.layout.annotations:  # a limit's name stands between the plot and the legend
-        figure.layout.legend.y = LEGEND_Y
+        figure.layout.margin.t = NAME_PX
     return figure
 
 
