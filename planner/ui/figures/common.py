@@ -30,8 +30,8 @@ def finish(figure: go.Figure, height: int, legend_title: str | None = None) -> g
         legend={
             "orientation": "h",
             "traceorder": "normal",
-            # At the figure's upper edge. Beside the plot it keeps the place of an earlier width where a turned phone has
-            # room for more entries in a row, and covers the upper part of the plot.
+            # At the figure's upper edge. Beside the plot it keeps the place of an earlier width where a turned phone
+            # has room for more entries in a row, and covers the upper part of the plot.
             "yref": "container",
             "yanchor": "top",
             "y": 1.0,
