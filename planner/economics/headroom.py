@@ -43,9 +43,9 @@ class Domains:
         return max(-(-self.gpus(failure) // self.worker_gpus), 1)
 
 
-def spare_workers(needed: ArrayLike, workers: ArrayLike, domains: Domains, failure: Failure, k: int = 1) -> IntArray:
-    """Workers to add to ``workers`` so that ``needed`` (those that just meet the SLO) are left after ``k`` failures,
-    (n,).
+def spare_workers(needed: ArrayLike, workers: ArrayLike, lost: int, k: int = 1) -> IntArray:
+    """Workers to add to ``workers`` so that ``needed`` (those that just meet the SLO) are left after ``k`` failures
+    that take ``lost`` each, (n,).
 
     What k failures take, less what there is beyond ``needed``; where one failure takes all workers, k further fleets
     of ``needed``, which lie where the failures that take the others do not reach them.
@@ -53,7 +53,6 @@ def spare_workers(needed: ArrayLike, workers: ArrayLike, domains: Domains, failu
     if k < 0:
         raise InputError("k", k, "at least 0")
     least, here = np.asarray(needed, dtype=np.int64), np.asarray(workers, dtype=np.int64)
-    lost = domains.lost_workers(failure)
     return np.asarray(np.where(lost >= here, k * least, np.maximum(least + k * lost - here, 0)))
 
 

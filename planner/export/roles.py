@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from planner.catalog import Catalog, catalog
 from planner.catalog.model_spec import ModelSpec, MoeFeedForward
 from planner.errors import InfeasibleError, InputError
 from planner.export.checkpoints import Checkpoint, checkpoint_of
 from planner.export.words import Var, Word, dns_name
+from planner.layout.packing import places
 from planner.scenario.load import resolve_model
 from planner.search.headline import headline
 from planner.search.plan_schema import Candidate, Layout, Plan
@@ -18,6 +22,19 @@ from planner.search.plan_schema import Candidate, Layout, Plan
 RoleName = Literal["serve", "prefill", "decode"]
 MODEL = Var("MODEL", "MODEL")
 """A checkpoint that the caller names."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Hosts in a row that workers of a pool share in the same way with those of the other pool."""
+
+    first: int
+    last: int
+    """The host behind them."""
+    before: int
+    """Workers of the other pool on each, which take the first GPUs and ports."""
+    own: int
+    """Workers of this pool on each, at least 1."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +52,10 @@ class Role:
     gpus_per_host: int
     domain: int
     """GPUs of the node type's scale-up domain."""
+    stretches: tuple[Stretch, ...] = ()
+    """Where two pools share hosts, those with workers of this one, counted over both; else empty."""
+    before_gpus: int = 0
+    """GPUs of one worker of the other pool where it lies before these."""
 
     @property
     def gpus(self) -> int:
@@ -53,16 +74,23 @@ class Role:
 
     @property
     def shares_hosts(self) -> bool:
-        """Whether several workers run beside each other on one host."""
-        return self.workers > 1 and self.per_host > 1
+        """Whether several workers, of this pool or of both, run beside each other on one host."""
+        return bool(self.stretches) or (self.workers > 1 and self.per_host > 1)
 
     @property
     def hosts(self) -> int:
-        """Hosts of all workers."""
+        """Hosts of all workers; where pools share them, up to the last with one of this pool."""
+        if self.stretches:
+            return self.stretches[-1].last
         return self.pods * math.ceil(self.workers / self.per_host)
 
     def place(self, worker: int) -> tuple[int, int]:
         """Host on which a worker starts (counted over workers' first hosts) and its place there, both from 0."""
+        for s in self.stretches:
+            hosts = s.last - s.first
+            if worker < hosts * s.own:
+                return s.first + worker // s.own, s.before + worker % s.own
+            worker -= hosts * s.own
         return divmod(worker, self.per_host)
 
     @property
@@ -127,6 +155,8 @@ def deployment(plan: Plan, rank: int = 1, engine: str | None = None, known: Cata
             if pool is None:
                 raise InputError("candidates", f"rank {rank}", "a disaggregated candidate with both of its pools")
             roles.append(_role(plan, known, engine, name, pool.layout, pool.workers, pool.node))  # type: ignore[arg-type]
+        if candidate.shared_nodes:
+            roles = _side_by_side(*roles)
     else:
         roles = [_role(plan, known, engine, "serve", candidate.layout, candidate.replicas, candidate.node)]
     checkpoint = checkpoint_of(plan, candidate, spec, engine)
@@ -150,6 +180,28 @@ def _role(plan: Plan, known: Catalog, engine: str, name: RoleName, layout: Layou
     accelerator = known.accelerator(node.accelerator)
     domain = min(node.scale_up.domain or 1, gpus)
     return Role(name, layout, workers, node_id, accelerator.vendor, pods, layout.gpus // pods, host, domain)
+
+
+def _side_by_side(one: Role, two: Role) -> list[Role]:
+    """Two pools on the same hosts as they are packed into nodes; as they are where a worker of either takes several
+    hosts: those have no room for another.
+    """
+    if max(one.pods, two.pods) > 1:
+        return [one, two]
+    at = places(one.workers, one.gpus, two.workers, two.gpus, one.gpus_per_host)
+    hosts = int(max(at.node.max(), at.other_node.max())) + 1
+    first, second = (np.bincount(node, minlength=hosts) for node in (at.node, at.other_node))
+    before = two.gpus > one.gpus  # the larger workers come first
+    return [
+        replace(one, stretches=_stretches(first, second if before else 0 * second), before_gpus=two.gpus),
+        replace(two, stretches=_stretches(second, 0 * first if before else first), before_gpus=one.gpus),
+    ]
+
+
+def _stretches(own: NDArray[np.int64], before: NDArray[np.int64]) -> tuple[Stretch, ...]:
+    edges = np.flatnonzero(np.diff(own) | np.diff(before)) + 1
+    starts, ends = [0, *edges.tolist()], [*edges.tolist(), own.size]
+    return tuple(Stretch(a, b, int(before[a]), int(own[a])) for a, b in zip(starts, ends, strict=True) if own[a])
 
 
 def spread(layout: Layout, host: int, engine: str) -> int:

@@ -26,7 +26,6 @@ from planner.search.explain import binding_sentence, explain_step, gain_sentence
 from planner.search.in_flight import in_workers
 from planner.search.loaded import good_part
 from planner.search.next_step import next_steps
-from planner.search.outcome import billed_gpus
 from planner.search.plan_schema import (
     AdmissionPolicy,
     Breakdown,
@@ -45,6 +44,7 @@ from planner.search.plan_schema import (
 )
 from planner.search.policies import admission_policy, by_priority
 from planner.search.setup import Setup
+from planner.search.standing import billed_gpus, spare_nodes, standing
 from planner.search.table import Deployments, IntArray
 from planner.search.transfer import transfer_plans, transfer_sentences
 from planner.search.worker_settings import (
@@ -174,7 +174,7 @@ def _candidate(
     gpus = int(d.gpus[i])
     output_rate = float(o.throughput_rps[i]) * float(s.traffic.output_tokens)
     input_rate = float(o.throughput_rps[i]) * float(s.traffic.input_tokens)
-    spare = s.scenario.reliability.spare_nodes * (1 if d.prefill is None else 2)
+    stand = standing(s, d.pools)
     return Candidate(
         rank=rank,
         layout=Layout(**w.layouts.row(i)),
@@ -184,7 +184,8 @@ def _candidate(
         replicas=int(w.count[i]),
         node=w.hardware.id,
         accelerator=w.hardware.accelerator.id,
-        nodes=int(d.nodes[i]) + spare,
+        nodes=int(stand.nodes[i]) + spare_nodes(s, d.pools),
+        shared_nodes=None if stand.shared is None else int(stand.shared[i]),
         prefill_pool=None if pools is None else pools[0],
         decode_pool=None if pools is None else pools[1],
         ttft_ms=latency["ttft_ms"],
@@ -241,6 +242,7 @@ def serves_nothing(candidate: Candidate) -> Candidate:
             "replicas": 1,
             "gpus": gpus,
             "nodes": None,
+            "shared_nodes": None,
             "gpus_paid": None,
             "rejection_probability": 1.0,
             "concurrency": 0.0,
@@ -265,8 +267,8 @@ def _pools(
     tokens = (float(s.traffic.new_tokens), float(s.traffic.output_tokens))
     busy = (float(d.outcome.prefill_utilisation[i]), float(d.outcome.utilisation[i]))
     pools = []
-    rows = zip((d.prefill, d.decode), budgets, settings, tokens, busy, strict=True)
-    for w, budget, own, per_request, used in rows:
+    rows = zip(d.pools, standing(s, d.pools).of_pool, budgets, settings, tokens, busy, strict=True)
+    for w, nodes, budget, own, per_request, used in rows:
         gpus = int(w.gpus[i])
         pools.append(
             Pool(
@@ -274,7 +276,7 @@ def _pools(
                 layout=Layout(**w.layouts.row(i)),
                 workers=int(w.count[i]),
                 gpus=gpus,
-                nodes=int(w.nodes[i]),
+                nodes=int(nodes[i]),
                 concurrency_per_worker=float(w.concurrency[i]),
                 utilisation=used,
                 tokens_per_s_per_gpu=rate * per_request / gpus,

@@ -256,6 +256,9 @@ class Candidate(Schema):
     node: str = Field(description="Node type (disagg: of the decode pool).")
     accelerator: str | None = Field(None, description="Accelerator id.")
     nodes: int | None = Field(None, description="Nodes of the whole deployment, spares included.")
+    shared_nodes: int | None = Field(
+        None, description="disagg: nodes with workers of both pools; null where each pool has nodes of its own."
+    )
     prefill_pool: Pool | None = Field(None, description="disagg: the prefill pool.")
     decode_pool: Pool | None = Field(None, description="disagg: the decode pool.")
     ttft_ms: Percentiles = Field(description="Time to first token in ms.")

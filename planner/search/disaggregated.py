@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.errors import InputError
 from planner.layout.layouts import Layouts
 from planner.memory.budget import MemoryBudget
 from planner.roofline.step import step_times
@@ -21,6 +22,7 @@ from planner.search.outcome import busy_part, outcome_of
 from planner.search.pareto import pareto_mask
 from planner.search.passage import outside_s
 from planner.search.setup import Hardware, Setup
+from planner.search.standing import in_one_domain
 from planner.search.table import Deployments, Workers
 from planner.search.transfer import closed_transfer, transfers
 from planner.search.worker_settings import prefill_budget
@@ -112,8 +114,8 @@ def prefill_points(s: Setup, hw: Hardware, fitting: Fitting) -> PoolPoints:
 def counted_pools(s: Setup, points: PoolPoints, rate: float) -> PoolPoints:
     """Prefill points with as many workers as bring them to each of UTILISATIONS, as pools that share ``rate``.
 
-    Those that another beats in GPUs, nodes, memory, load and the time of a single prompt are left out: no percentile
-    of theirs is lower.
+    Those that another beats in GPUs, nodes, memory, load and the time of a single prompt (and in the size of a worker,
+    :func:`_taken`) are left out: no percentile of theirs is lower.
     """
     w = points.workers
     steps = prompt_steps(w.hardware.ctx, w.layouts, s.traffic, w.token_budget.astype(float), *_how(w))
@@ -125,7 +127,7 @@ def counted_pools(s: Setup, points: PoolPoints, rate: float) -> PoolPoints:
     assert many.held is not None
     load = rate / (many.workers.count * (prompts / full_s)[rows])
     time = many.step_s + outside_s(s, many.workers)
-    columns = [many.workers.gpus, many.workers.nodes, ~many.held.fits, np.round(load, 2), time]
+    columns = [*_taken(s, many.workers), ~many.held.fits, np.round(load, 2), time]
     kept = np.flatnonzero(pareto_mask(columns, ["min"] * len(columns)))
     many, n = many.take(kept), kept.size
     count = many.workers.count.astype(float)
@@ -226,39 +228,64 @@ def _paired(s: Setup, d: PoolPoints, p: PoolPoints) -> tuple[PoolPoints, PoolPoi
         d, _ = _distinct(_counted(d, offered / d.worker_rps))
         p = counted_pools(s, p, offered)
         alone = under_load(s, Loaded(decode_load(s, d.workers, d.step_s, d.growth, d.servers)))
-        d = _unbeaten(d, alone, ("tbt", "tpot"), busy_part(alone))
+        d = _unbeaten(s, d, alone, ("tbt", "tpot"), busy_part(alone))
         first = d.take(np.full(len(p.workers), int(np.argmin(d.step_s))))
-        pairs = _loaded(s, first, p)
+        # over one kind of link for all: which one a pair takes depends on its decode workers too
+        far = p.workers.hardware.device.nic_bw is not None
+        pairs = _loaded(s, first, p, np.full(len(p.workers), far))
         assert pairs.prefill is not None
-        p = _unbeaten(p, under_load(s, pairs), ("ttft",), pairs.prefill.utilisation)
+        p = _unbeaten(s, p, under_load(s, pairs), ("ttft",), pairs.prefill.utilisation)
         i, j = (a.ravel() for a in np.indices((len(d.workers), len(p.workers))))
-        return d.take(i), p.take(j), np.full(i.size, offered)
+        return _joined(s, d.take(i), p.take(j), np.full(i.size, offered))
     i, j, k = (a.ravel() for a in np.indices((len(d.workers), len(p.workers), UTILISATIONS.size)))
     d, p = d.take(i), p.take(j)
     # what the requests in flight make: C / (prompt + output)
     further = max(float(s.step_traffic.output_tokens) - 1.0, 1.0)
     rate = np.asarray(s.in_flight / (p.step_s + further * d.step_s))
     d = _counted(d, s.in_flight / d.workers.concurrency)
-    return d, _counted(p, rate / (UTILISATIONS[k] * p.worker_rps)), rate
+    p = _counted(p, rate / (UTILISATIONS[k] * p.worker_rps))
+    return _joined(s, d, p, rate)
 
 
-def _loaded(s: Setup, d: PoolPoints, p: PoolPoints) -> Loaded:
-    """The loads of pairs of points at an offered rate."""
+def _joined(s: Setup, d: PoolPoints, p: PoolPoints, rate: Array) -> tuple[PoolPoints, PoolPoints, Array]:
+    """The pairs, and their rates, that a link joins: those in one scale-up domain where the network is not sourced.
+
+    Raises InputError where that leaves none.
+    """
+    if p.workers.hardware.device.nic_bw is not None and d.workers.hardware.device.nic_bw is not None:
+        return d, p, rate
+    rows = np.flatnonzero(in_one_domain(s, p.workers, d.workers))
+    if not rows.size:
+        raise InputError("node", p.workers.hardware.id, "pools in one scale-up domain: the network is not sourced")
+    return d.take(rows), p.take(rows), rate[rows]
+
+
+def _loaded(s: Setup, d: PoolPoints, p: PoolPoints, across: NDArray[np.bool_] | None = None) -> Loaded:
+    """The loads of pairs of points at an offered rate; transfers go over the NICs where ``across``."""
     assert p.pool is not None
-    moves = transfers(s, p.workers, d.workers, p.pool, p.pool.given.rate_rps)
+    moves = transfers(s, p.workers, d.workers, p.pool, p.pool.given.rate_rps, across)
     decode = decode_load(s, d.workers, d.step_s, d.growth, d.servers)
     return Loaded(replace(decode, request_s=outside_s(s, p.workers)), p.pool.with_transfers(moves))
 
 
-def _unbeaten(points: PoolPoints, result: LoadResult, metrics: tuple[str, ...], busy: Array) -> PoolPoints:
+def _unbeaten(s: Setup, points: PoolPoints, result: LoadResult, metrics: tuple[str, ...], busy: Array) -> PoolPoints:
     """Points that no other beats in GPUs, nodes, memory, how busy they are (energy) and every known latency of
     ``metrics`` together.
     """
-    w = points.workers
     assert points.held is not None
-    columns = [w.gpus, w.nodes, ~points.held.fits, np.round(busy, 2)]
+    columns = [*_taken(s, points.workers), ~points.held.fits, np.round(busy, 2)]
     columns += [values for metric in metrics for values in getattr(result, metric).values()]
     return points.take(np.flatnonzero(pareto_mask(columns, ["min"] * len(columns))))
+
+
+def _taken(s: Setup, w: Workers) -> list[IntArray]:
+    """What workers of a pool take: GPUs, nodes, and the size of one where it says how well those of another pool lie
+    beside them: powers of two that divide a node, and whole nodes, leave no gap that their number does not tell of.
+    """
+    size, per_node = w.layouts.gpus, w.hardware.gpus_per_node
+    even = ((size & (size - 1)) == 0) & (per_node % size == 0) | (size % per_node == 0)
+    apart = s.scenario.hardware.pools is not None
+    return [w.gpus, w.nodes] if apart or even.all() else [w.gpus, w.nodes, size]
 
 
 def _distinct(points: PoolPoints) -> tuple[PoolPoints, IntArray]:

@@ -1,12 +1,13 @@
 """N + k of a chosen deployment: what failures take from each pool, what is left then, spares, time with enough workers.
 
-A failure hits one pool, as pools share no node; every way in which k of them can fall on the pools is looked at, and
-the worst is told. GPUs that are paid for and run no worker take no load: only spare nodes count as workers that run.
+A failure hits one pool, or, where both stand on the same nodes, what lies in its reach of both; every way in which k of
+them can fall is looked at, and the worst is told. GPUs that are paid for and run no worker take no load: only spare
+nodes count as workers that run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +16,15 @@ from numpy.typing import NDArray
 from planner.catalog.hardware_spec import Node
 from planner.economics.headroom import Domains, Failure, slo_availability, spare_workers
 from planner.economics.recovery import failures_per_year, reliability_defaults
+from planner.layout.packing import packed, places, room_beside
 from planner.scenario.schema import Reliability
 from planner.search.candidate_parts import known
 from planner.search.fleet import Fleet
-from planner.search.setup import Hardware
+from planner.search.pareto import pareto_mask
+from planner.search.setup import Hardware, Setup
 from planner.search.sizing_schema import FailurePlan
-from planner.search.table import Workers
+from planner.search.standing import together
+from planner.search.table import Deployments, Workers
 from planner.units import MILLISECOND
 
 IntArray = NDArray[np.int64]
@@ -37,6 +41,8 @@ class FailingPool:
     needed: int
     """Fewest of its workers with which every limit holds while the other pool is whole."""
     domains: Domains
+    losses: Mapping[Failure, int]
+    """Workers that one failure takes at most."""
 
     @property
     def count(self) -> int:
@@ -49,11 +55,11 @@ class FailingPool:
 
     def lost(self, failure: Failure, k: IntArray) -> IntArray:
         """Workers that ``k`` failures take, (n,)."""
-        return np.minimum(k * self.domains.lost_workers(failure), self.count)
+        return np.minimum(k * self.losses[failure], self.count)
 
     def spares(self, failure: Failure, k: int) -> int:
         """Workers to add so that every limit holds after ``k`` failures."""
-        return int(spare_workers(self.needed, self.count, self.domains, failure, k))
+        return int(spare_workers(self.needed, self.count, self.losses[failure], k))
 
     def on_spare_nodes(self, nodes: int) -> int:
         """Workers on ``nodes`` spare ones."""
@@ -70,9 +76,54 @@ class FailingPool:
         return int(both[1] - both[0])
 
 
-def failing_pool(workers: Workers, needed: int, reliability: Reliability) -> FailingPool:
-    """A pool with the domains of its node type."""
-    return FailingPool(workers, needed, domains(workers.hardware, int(workers.layouts.gpus[0]), reliability))
+def failing_pools(s: Setup, row: Deployments, needed: Sequence[int]) -> tuple[FailingPool, ...]:
+    """The pools of a table of one row, decode first, of which ``needed`` workers hold every limit."""
+    pools, r = _decode_first(row), s.scenario.reliability
+    falls = falls_of(s, row)
+    return tuple(
+        FailingPool(
+            pool,
+            least,
+            domains(pool.hardware, int(pool.layouts.gpus[0]), r),
+            {f: int(falls[f][:, i].max()) for f in FAILURES},
+        )
+        for i, (pool, least) in enumerate(zip(pools, needed, strict=True))
+    )
+
+
+def _decode_first(row: Deployments) -> tuple[Workers, ...]:
+    return row.pools[::-1]
+
+
+def falls_of(s: Setup, row: Deployments) -> dict[Failure, IntArray]:
+    """Workers of each pool, decode first, that one failure of each kind takes, (ways, pools): every way in which it can
+    fall that takes no less of both than another.
+    """
+    pools, r = _decode_first(row), s.scenario.reliability
+    of = [domains(pool.hardware, int(pool.layouts.gpus[0]), r) for pool in pools]
+    if not together(s, pools):
+        return {f: np.diag([one.lost_workers(f) for one in of]) for f in FAILURES}
+    (a, b), per_node = pools, pools[0].hardware.gpus_per_node
+    sizes = [int(pool.layouts.gpus[0]) for pool in pools]
+    at = places(int(a.count[0]), sizes[0], int(b.count[0]), sizes[1], per_node)
+    begins = (at.node * per_node + at.gpu, at.other_node * per_node + at.other_gpu)
+    last = int(max(b.max() for b in begins)) // per_node
+    found: dict[Failure, IntArray] = {}
+    for failure in FAILURES:
+        reach = of[0].gpus(failure)
+        # hosts count from the first GPU of a node; where racks begin is not known: at any node
+        low = (np.arange(last + 1)[:, None] * per_node + np.arange(0, per_node, min(reach, per_node))).ravel()
+        high = low + reach if reach >= per_node else np.minimum(low + reach, (low // per_node + 1) * per_node)
+        ways = np.stack([_touched(b, size, low, high) for b, size in zip(begins, sizes, strict=True)], axis=1)
+        ways = np.unique(ways, axis=0)
+        found[failure] = ways[pareto_mask([ways[:, 0], ways[:, 1]], ["max", "max"])]
+    return found
+
+
+def _touched(first: IntArray, size: int, low: IntArray, high: IntArray) -> IntArray:
+    """Workers of ``size`` GPUs from the GPUs ``first`` on with one in each stretch from ``low`` to before ``high``."""
+    begins = np.sort(first)
+    return np.searchsorted(begins, high) - np.searchsorted(begins + size - 1, low)
 
 
 def domains(hw: Hardware, worker_gpus: int, reliability: Reliability) -> Domains:
@@ -103,7 +154,8 @@ def failure_plans(fleet: Fleet, decode: FailingPool, prefill: FailingPool | None
     """What k failures of each kind do, and the spares that keep every limit through them."""
     r = fleet.s.scenario.reliability
     k, gpus = r.failures, int(fleet.row.gpus[0])
-    after = _after(fleet, decode, prefill, k)
+    shared, falls = together(fleet.s, fleet.row.pools), falls_of(fleet.s, fleet.row)
+    after = _after(fleet, decode, prefill, falls, k)
     share = reliability_defaults().gpu_share_of_failures.value
     a_year = float(failures_per_year(gpus, r.gpu_failures_per_year))
     rates = {"gpu": a_year * share, "node": a_year * (1.0 - share), "rack": None}
@@ -111,8 +163,11 @@ def failure_plans(fleet: Fleet, decode: FailingPool, prefill: FailingPool | None
     for i, failure in enumerate(FAILURES):
         all_of_them = np.array([k], dtype=np.int64)
         more = [pool.spares(failure, k) for pool in _pools(decode, prefill)]
-        nodes = [pool.more_nodes(n, failure) for pool, n in zip(_pools(decode, prefill), more, strict=True)]
-        lacking = _lacking(decode, prefill, nodes, r.spare_nodes)
+        if prefill is not None and shared:
+            lacking = max(_more_together(decode, prefill, more, failure) - r.spare_nodes, 0)
+        else:
+            nodes = [pool.more_nodes(n, failure) for pool, n in zip(_pools(decode, prefill), more, strict=True)]
+            lacking = _lacking(decode, prefill, nodes, r.spare_nodes)
         plans.append(
             FailurePlan(
                 failure=failure,
@@ -137,6 +192,18 @@ def _pools(decode: FailingPool, prefill: FailingPool | None) -> Sequence[Failing
     return [decode] if prefill is None else [decode, prefill]
 
 
+def _more_together(decode: FailingPool, prefill: FailingPool, more: Sequence[int], failure: Failure) -> int:
+    """The same as :meth:`FailingPool.more_nodes` for ``more`` workers of two pools that stand on the same nodes."""
+    per_node = decode.workers.hardware.gpus_per_node
+
+    def nodes(d: int, p: int) -> int:
+        return int(packed(d, decode.gpus, p, prefill.gpus, per_node).nodes)
+
+    if decode.domains.gpus(failure) >= per_node:
+        return nodes(*more)
+    return nodes(decode.count + more[0], prefill.count + more[1]) - nodes(decode.count, prefill.count)
+
+
 def _lacking(decode: FailingPool, prefill: FailingPool | None, nodes: Sequence[int], spare_nodes: int) -> int:
     """Nodes that the plan's spare ones, so many for each pool, leave to add of the ``nodes`` that each pool's spare
     workers take; pools of one node type may use each other's.
@@ -147,7 +214,7 @@ def _lacking(decode: FailingPool, prefill: FailingPool | None, nodes: Sequence[i
 
 
 def _after(
-    fleet: Fleet, decode: FailingPool, prefill: FailingPool | None, k: int
+    fleet: Fleet, decode: FailingPool, prefill: FailingPool | None, falls: Mapping[Failure, IntArray], k: int
 ) -> list[tuple[bool, float | None, float | None]] | None:
     """For each kind of failure, whether the limits hold however ``k`` of them fall on the pools, and the worst P99 of
     TTFT and TBT in milliseconds, None where a pool cannot carry the load; None for all of them in a closed loop.
@@ -155,13 +222,11 @@ def _after(
     rate = fleet.s.rate_rps
     if rate is None:
         return None
-    on_prefill = np.arange(k + 1) if prefill is not None else np.zeros(1, dtype=np.int64)
-    lost = [
-        np.concatenate([pool.lost(f, hits) for f in FAILURES])
-        for pool, hits in zip(_pools(decode, prefill), (k - on_prefill, on_prefill), strict=False)
-    ]
-    left = [pool.count - gone for pool, gone in zip(_pools(decode, prefill), lost, strict=True)]
-    cases, place = np.unique(np.stack(left, axis=1), axis=0, return_inverse=True)
+    lost = [_ways(k, len(falls[f])) @ falls[f] for f in FAILURES]
+    kind = np.repeat(np.arange(len(FAILURES)), [len(some) for some in lost])
+    counts = np.array([pool.count for pool in _pools(decode, prefill)])
+    left = np.maximum(counts - np.concatenate(lost), 0)
+    cases, place = np.unique(left, axis=0, return_inverse=True)
     good, times = np.zeros(len(cases), dtype=bool), np.full((2, len(cases)), np.inf)
     some = np.flatnonzero((cases > 0).all(axis=1))
     if some.size:
@@ -170,19 +235,42 @@ def _after(
         found = fleet.looked_at(rates, cases[some, 0], prefill_left, levels=("p99",))
         good[some] = fleet.meets(found)
         times[:, some] = [found.get(metric, "p99") / MILLISECOND for metric in ("ttft", "tbt")]
-    of = place.reshape(len(FAILURES), -1)
-    worst = times[:, of].max(axis=2)
-    return [(bool(good[of[i]].all()), known(worst[0, i]), known(worst[1, i])) for i in range(len(FAILURES))]
+    of = [place.reshape(-1)[kind == i] for i in range(len(FAILURES))]
+    worst = [times[:, rows].max(axis=1) for rows in of]
+    return [(bool(good[rows].all()), known(most[0]), known(most[1])) for rows, most in zip(of, worst, strict=True)]
+
+
+def _ways(k: int, kinds: int) -> IntArray:
+    """Every way in which ``k`` failures fall on ``kinds`` places, (ways, kinds)."""
+    if kinds == 1:
+        return np.array([[k]], dtype=np.int64)
+    return np.concatenate([np.insert(_ways(k - n, kinds - 1), 0, n, axis=1) for n in range(k + 1)])
 
 
 def availability(
-    decode: FailingPool, prefill: FailingPool | None, needed: Sequence[int], down: Sequence[float], spare_nodes: int
+    decode: FailingPool,
+    prefill: FailingPool | None,
+    needed: Sequence[int],
+    down: Sequence[float],
+    spare_nodes: int,
+    *,
+    shared: bool,
 ) -> float:
     """Part of the time in which every pool has as many of its workers up as are ``needed`` of each together, those on
-    spare nodes included; ``down``: part of the time that one worker of each is. The pools fail independently.
+    spare nodes included; ``down``: part of the time that one worker of each is. The workers fail independently.
+
+    Where pools stand on the same nodes (``shared``) the spare ones are for either: the best way to deal them out.
     """
+    pools = _pools(decode, prefill)
+    if prefill is None or not shared:
+        spare = [np.array([pool.on_spare_nodes(spare_nodes)]) for pool in pools]
+    else:
+        large, small = sorted(pools, key=lambda pool: -pool.gpus)
+        many = np.arange(large.on_spare_nodes(spare_nodes) + 1)
+        few = room_beside(many, large.gpus, small.gpus, spare_nodes, large.workers.hardware.gpus_per_node)
+        spare = [many, few] if large is decode else [few, many]
     shares = [
-        float(slo_availability(pool.count + pool.on_spare_nodes(spare_nodes), n, share))
-        for pool, n, share in zip(_pools(decode, prefill), needed, down, strict=True)
+        slo_availability(pool.count + more, n, share)
+        for pool, more, n, share in zip(pools, spare, needed, down, strict=True)
     ]
-    return float(np.prod(shares))
+    return float(np.prod(shares, axis=0).max())

@@ -61,7 +61,9 @@ def deployment(candidate: Candidate, spare_nodes: int = 0, *, paid: bool = False
         gpus = f"{candidate.gpus_paid:,} GPUs paid for, {candidate.gpus:,} used"
     if candidate.prefill_pool is not None and candidate.decode_pool is not None:
         pools = [_pool("prefill", candidate.prefill_pool), _pool("decode", candidate.decode_pool)]
-        spares = f" + {spare_nodes:,} spare node{'s' if spare_nodes != 1 else ''} for each" if spare_nodes else ""
+        spares = f" + {spare_nodes:,} spare node{'s' if spare_nodes != 1 else ''}" if spare_nodes else ""
+        if spares and candidate.shared_nodes is None:
+            spares += " for each"
         return f"{gpus} = {' + '.join(pools)}{spares} · disaggregated"
     hardware = f"{candidate.nodes:,} × {candidate.node}" if candidate.nodes is not None else candidate.node
     if spare_nodes:

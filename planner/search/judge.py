@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from planner.search.rejections import Judge, Rejections
 from planner.search.setup import Setup
-from planner.search.table import Outcome, Workers, on_same_nodes
+from planner.search.standing import billed_nodes
+from planner.search.table import Outcome, Workers
 from planner.units import GIB, MILLISECOND
 
 Array = NDArray[np.float64]
@@ -40,12 +41,7 @@ def nodes_limited(s: Setup, decode: Workers, prefill: Workers | None) -> Iterato
     """Nodes that are taken of each choice with a limit, (n,), and the limit: spare ones included, and of both pools
     together where both stand on one choice.
     """
-    spare = s.scenario.reliability.spare_nodes
-    if prefill is not None and on_same_nodes(s, prefill, decode):
-        counts = [(decode, np.asarray(decode.nodes + prefill.nodes + 2 * spare))]
-    else:
-        counts = [(pool, np.asarray(pool.nodes + spare)) for pool in (decode, prefill) if pool is not None]
-    for pool, nodes in counts:
+    for pool, nodes in billed_nodes(s, (decode,) if prefill is None else (decode, prefill)):
         most = pool.hardware.choice.max_nodes
         if most is not None:
             yield nodes, most

@@ -11,6 +11,7 @@ from planner.economics.cost import token_cost
 from planner.economics.energy import energy, power_model
 from planner.search.loaded import good_part
 from planner.search.setup import Setup
+from planner.search.standing import gpus_paid, rent_per_hour
 from planner.search.table import Outcome, Workers
 from planner.serving.latency import METRICS, LoadResult
 
@@ -34,31 +35,30 @@ def outcome_of(
     A worker runs steps while it holds a request (:func:`busy_part`), and always in a closed loop.
 
     Rent is paid for whole nodes and for spare ones. Prefill's share of the cost is its share of busy time, or its
-    pool's share of the rent where the pools are separate.
+    pool's share of the rent where the pools are separate (:func:`planner.search.standing.gpus_paid`).
     """
     pools = [decode] if prefill is None else [prefill, decode]
-    rents = [_rent(s, pool) for pool in pools]
-    hourly = np.asarray(sum(rents))
+    billed = gpus_paid(s, pools)
+    rents = [gpus * pool.hardware.usd_per_gpu_hour for gpus, pool in zip(billed, pools, strict=True)]
+    hourly = rent_per_hour(s, pools)
     flow = result.flow
     closed = s.rate_rps is None
     throughput = decode.count * worker_rps if closed else np.full(len(decode), float(s.rate_rps or np.nan))
     utilisation = np.ones(len(decode)) if closed else busy_part(result)
     prompts = np.clip(flow.prefill_share if prefill_busy is None else prefill_busy, 0.0, 1.0)
-    share = prompts if prefill is None else _rent_share(s, pools, rents)
+    share = prompts if prefill is None else _rent_share(billed, rents)
     inputs = throughput * float(s.traffic.input_tokens)
     outputs = throughput * float(s.traffic.output_tokens)
     cost = token_cost(hourly, inputs, outputs, np.nan_to_num(share))
     watts = np.zeros(len(decode))
-    for pool in pools:
-        hw = pool.hardware
-        gpus = pool.nodes * hw.gpus_per_node
+    for pool, gpus in zip(pools, gpus_paid(s, pools, spares=False), strict=True):
         work = (
             share * PREFILL_ACTIVITY + (1.0 - share) * DECODE_ACTIVITY
             if prefill is None
             else (PREFILL_ACTIVITY if pool is prefill else DECODE_ACTIVITY)
         )
         busy = prompts if pool is prefill else utilisation
-        watts = watts + energy(gpus, busy, work, inputs, outputs, hw.power, power_model()).average_w
+        watts = watts + energy(gpus, busy, work, inputs, outputs, pool.hardware.power, power_model()).average_w
     return Outcome(
         latency={(m, level): v for m in METRICS for level, v in getattr(result, m).items()},
         throughput_rps=throughput,
@@ -93,22 +93,8 @@ def pressure(result: LoadResult) -> Array:
     return np.maximum(np.maximum(flow.utilisation, flow.feedback), flow.occupancy / np.maximum(flow.slots, 1e-9))
 
 
-def billed_gpus(s: Setup, pools: Sequence[Workers]) -> Array:
-    """GPUs that are paid for, (n,): those of whole nodes and of spare ones, whether or not a worker uses them."""
-    return np.asarray(sum(_billed_gpus(s, pool) for pool in pools))
-
-
-def _rent(s: Setup, pool: Workers) -> Array:
-    return np.asarray(_billed_gpus(s, pool) * pool.hardware.usd_per_gpu_hour, dtype=float)
-
-
-def _billed_gpus(s: Setup, pool: Workers) -> Array:
-    return np.asarray((pool.nodes + s.scenario.reliability.spare_nodes) * pool.hardware.gpus_per_node, dtype=float)
-
-
-def _rent_share(s: Setup, pools: list[Workers], rents: list[Array]) -> Array:
+def _rent_share(billed: Sequence[Array], rents: Sequence[Array]) -> Array:
     """Part of the rent that the first pool takes; of the GPUs billed where they cost nothing."""
     hourly = np.asarray(sum(rents))
-    gpus = [_billed_gpus(s, pool) for pool in pools]
     free = hourly == 0
-    return np.asarray(np.where(free, gpus[0] / sum(gpus), rents[0] / np.where(free, 1.0, hourly)))
+    return np.asarray(np.where(free, billed[0] / sum(billed), rents[0] / np.where(free, 1.0, hourly)))

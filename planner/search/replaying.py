@@ -34,7 +34,7 @@ from planner.scenario.schema import Scenario, Slo
 from planner.search.aggregated import overlap_choices, uses_deepep
 from planner.search.evaluation import budget_of
 from planner.search.passage import outside_s
-from planner.search.plan_schema import Candidate, OperatingPoint, Pool
+from planner.search.plan_schema import Candidate, KvTransfer, OperatingPoint, Pool
 from planner.search.setup import Hardware, Setup
 from planner.search.table import Workers as Candidates
 from planner.search.transfer import links, sent_layers
@@ -126,7 +126,7 @@ def prepare(s: Setup, c: Candidate, requests: int, seed: int, options: Options |
     if c.prefill_pool is not None and c.decode_pool is not None:
         d = _pool_workers(s, c.decode_pool, longest_context, o, prefill=False)
         p = _pool_workers(s, c.prefill_pool, longest_context, o, prefill=True)
-        transfer = kv_transfer(s, p, d)
+        transfer = kv_transfer(s, p, d, c.kv_transfer)
     else:
         count = max(1, c.replicas * o.share[0] // o.share[1])
         layout = Layouts.of(**c.layout.model_dump())
@@ -223,9 +223,12 @@ def kv_cache(s: Setup, hw: Hardware, layout: Layouts, concurrency: float, token_
     return Cache(tokens, max(block, 1))
 
 
-def kv_transfer(s: Setup, prefill: Workers, decode: Workers) -> Transfer:
-    """Latency and times per token of sending a prompt's cache, from the same links as the plan."""
-    found = links(s, prefill.candidate(), decode.candidate())
+def kv_transfer(s: Setup, prefill: Workers, decode: Workers, planned: KvTransfer | None) -> Transfer:
+    """Latency and times per token of sending a prompt's cache, over the same links as the plan, though these workers
+    may be a part of its own.
+    """
+    across = None if planned is None else np.array([planned.link == "network"])
+    found = links(s, prefill.candidate(), decode.candidate(), across)
     mean = float(s.traffic.input_tokens)
     send, receive, latency = (float(np.atleast_1d(v)[0]) for v in (found.send_s, found.receive_s, found.latency_s))
     return Transfer(latency, send / mean, receive / mean, sent_layers(s, prefill.hardware))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +17,15 @@ from planner.search.evaluation import budget_of
 from planner.search.failures import (
     FailingPool,
     availability,
-    failing_pool,
+    failing_pools,
     failure_plans,
     host_and_rack,
-    nodes_of,
 )
 from planner.search.fleet import Fleet
 from planner.search.headline import workers_text
 from planner.search.setup import Setup
 from planner.search.sizing_schema import DayPlan, RecoveryPlan, Sizing
+from planner.search.standing import rent_per_hour, together
 from planner.search.table import Deployments, Workers
 from planner.search.worker_settings import prefill_budget
 from planner.units import DAY_S, GIB, MEGA
@@ -44,8 +45,8 @@ def sizing_of(s: Setup, row: Deployments) -> Sizing:
     rest, rest_sources = _recovery(fleet)
     needed = _needed(fleet)
     alone, beside = _needed_prefill(fleet, needed)
-    decode = failing_pool(row.decode, needed, r)
-    prefill = None if row.prefill is None else failing_pool(row.prefill, alone, r)
+    decode, *others = failing_pools(s, row, [needed] if row.prefill is None else [needed, alone])
+    prefill = others[0] if others else None
     down = [_down(fleet, decode, rest)]
     if prefill is not None:
         down.append(_down(fleet, prefill, _prefill_recovery(fleet, prefill.workers)))
@@ -60,7 +61,7 @@ def sizing_of(s: Setup, row: Deployments) -> Sizing:
         recovery=_written(fleet, rest, rest_sources),
         unavailable_share=down[0],
         prefill_unavailable_share=None if prefill is None else down[1],
-        slo_availability=availability(decode, prefill, enough, down, r.spare_nodes),
+        slo_availability=availability(decode, prefill, enough, down, r.spare_nodes, shared=together(s, row.pools)),
     )
 
 
@@ -131,12 +132,11 @@ def _day(fleet: Fleet, start_s: float) -> DayPlan | None:
     decode, prefill = np.array(day.workers, dtype=np.int64), None
     if row.prefill is not None:
         decode, prefill = _day_pools(fleet, day)
-    spare = s.scenario.reliability.spare_nodes
-    gpus = decode * row.decode.layouts.gpus[0]
-    rent = _rent(row.decode, decode, spare)
+    pools = [_many(row.decode, decode)]
     if prefill is not None and row.prefill is not None:
-        gpus = gpus + prefill * row.prefill.layouts.gpus[0]
-        rent = rent + _rent(row.prefill, prefill, spare)
+        pools.insert(0, _many(row.prefill, prefill))
+    gpus = np.asarray(sum(pool.gpus for pool in pools))
+    rent = rent_per_hour(s, pools)
     peak = int(gpus.max())
     fixed, scaled = float(rent.max()) * 24.0, float(rent.sum())
     tokens = float(rates.mean()) * float(s.traffic.output_tokens) * DAY_S / MEGA
@@ -177,10 +177,9 @@ def _day_pools(fleet: Fleet, day: DaySize) -> tuple[IntArray, IntArray]:
     return decode, prefill
 
 
-def _rent(w: Workers, count: IntArray, spare_nodes: int) -> Array:
-    """Dollars per hour of whole nodes for ``count`` workers each and of ``spare_nodes``, (n,)."""
-    paid = (nodes_of(w, count) + spare_nodes) * w.hardware.gpus_per_node
-    return np.asarray(paid * w.hardware.usd_per_gpu_hour, dtype=float)
+def _many(w: Workers, count: IntArray) -> Workers:
+    """``count`` workers each like the one of ``w``, (n,)."""
+    return replace(w.take(np.zeros(count.size, dtype=np.int64)), count=count)
 
 
 def _recovery(fleet: Fleet) -> tuple[Recovery, Mapping[str, float]]:

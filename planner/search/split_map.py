@@ -115,15 +115,18 @@ def _reason(a: Candidate, d: Candidate, saving: float) -> str:
     """What decides, in one sentence."""
     gap, split_gap = a.tbt_ms.p99 or 0.0, d.tbt_ms.p99 or 0.0
     figures = f"{_sides(a, d)}; TBT P99 {gap:,.0f} and {split_gap:,.0f} ms"
-    whole = (d.gpus - a.gpus) * -saving <= 0.0 and d.gpus != a.gpus and _sides(a, d).startswith("$")
+    billed = _sides(a, d).startswith("$")  # in money, which is that of whole nodes
+    whole = (d.gpus - a.gpus) * -saving <= 0.0 and d.gpus != a.gpus and billed
     if saving > 0:
         return f"prompts no longer interrupt decodes, so workers run fuller: {figures}"
     if d.kv_transfer_ms and a.ttft_ms.mean and d.kv_transfer_ms > LARGE_TRANSFER * a.ttft_ms.mean:
         return f"the KV transfer of {d.kv_transfer_ms:,.0f} ms eats the gain: {figures}"
     if saving == 0.0 and whole:
         return f"both cost the same, as whole nodes are billed, and one kind of worker is simpler: {figures}"
-    if saving < 0.0 and whole:
-        return f"each pool is billed in whole nodes, which costs more: {figures}"
+    if saving < 0.0 and billed and d.gpus <= a.gpus:
+        if d.shared_nodes is None:
+            return f"each pool is billed in whole nodes, which costs more: {figures}"
+        return f"whole nodes are billed, and two pools fill them less well: {figures}"
     if saving == 0.0:
         return f"both cost the same, and one kind of worker is simpler: {figures}"
     return f"two pools cannot fill each other's idle time: {figures}"

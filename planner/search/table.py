@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.layout.layouts import Layouts
+from planner.layout.packing import nodes_of
 from planner.search.rejections import Rejections
-from planner.search.setup import Hardware, Setup
+from planner.search.setup import Hardware
 from planner.serving.rows import put
 
 if TYPE_CHECKING:
@@ -48,11 +49,8 @@ class Workers:
 
     @cached_property
     def nodes(self) -> IntArray:
-        """Whole nodes that the workers occupy: several small workers share one, a large one takes several."""
-        per_node = self.hardware.gpus_per_node
-        fit = np.maximum(per_node // self.layouts.gpus, 1)
-        span = -(-self.layouts.gpus // per_node)
-        return np.where(self.layouts.gpus <= per_node, -(-self.count // fit), self.count * span)
+        """Whole nodes that the workers occupy where no others do."""
+        return nodes_of(self.count, self.layouts.gpus, self.hardware.gpus_per_node)
 
     def take(self, rows: IntArray) -> Workers:
         """The workers at positions ``rows``."""
@@ -80,12 +78,6 @@ class Workers:
         held = float(self.concurrency[i])
         count = f"{held:,.0f}" if held >= 0.95 else f"{held:.2g}"
         return f"{name} at {count} request{'' if count == '1' else 's'} per worker"
-
-
-def on_same_nodes(s: Setup, one: Workers, other: Workers) -> bool:
-    """Whether workers of two pools stand on nodes of one choice of the scenario, which keeps none for either pool."""
-    a, b = one.hardware.choice, other.hardware.choice
-    return s.scenario.hardware.pools is None and (a.node, a.gpus) == (b.node, b.gpus)
 
 
 @dataclass(frozen=True)
@@ -156,9 +148,10 @@ class Deployments:
     def gpus(self) -> IntArray:
         return self.decode.gpus if self.prefill is None else self.decode.gpus + self.prefill.gpus
 
-    @cached_property
-    def nodes(self) -> IntArray:
-        return self.decode.nodes if self.prefill is None else self.decode.nodes + self.prefill.nodes
+    @property
+    def pools(self) -> tuple[Workers, ...]:
+        """The workers of each kind: prefill, then decode, or all alike."""
+        return (self.decode,) if self.prefill is None else (self.prefill, self.decode)
 
     def take(self, rows: IntArray) -> Deployments:
         """The deployments at positions ``rows``."""

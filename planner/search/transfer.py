@@ -11,6 +11,7 @@ from planner.model.kv import kv_bytes_per_sequence
 from planner.roofline import operators as op
 from planner.search.plan_schema import KvTransfer
 from planner.search.setup import Hardware, Setup
+from planner.search.standing import in_one_domain
 from planner.search.table import Deployments, IntArray, Workers
 from planner.serving.prefill_pool import PrefillPool
 from planner.serving.split import KvMoves, exposed_transfer, kv_moves
@@ -36,11 +37,12 @@ class Links:
     """Over the NICs; else inside one scale-up domain."""
 
 
-def links(s: Setup, prefill: Workers, decode: Workers) -> Links:
+def links(s: Setup, prefill: Workers, decode: Workers, across: BoolArray | None = None) -> Links:
     """Links of pairs of workers.
 
     Each GPU of the decode rank takes what it holds, its heads of its stage's layers: over the scale-up link where both
-    workers lie on one kind of node and fit one domain, else over the NIC. What TP replicates, such as a latent (MLA),
+    pools stand in one domain (:func:`planner.search.standing.in_one_domain`), else over the NIC; ``across`` (n,) says
+    it where the pools are parts of larger ones. What TP replicates, such as a latent (MLA),
     therefore crosses once for each decode rank, whatever prefill's TP is. A prefill GPU sends its own shard, or what
     several decode ranks take from it; prefill ranks beyond those read sit out. So do the connectors: vLLM's
     ``nixl_connector.py`` (``get_target_remote_ranks``; ``_read_blocks_for_req``: one read of a duplicated cache),
@@ -48,9 +50,8 @@ def links(s: Setup, prefill: Workers, decode: Workers) -> Links:
     (``needSendCache``, ``pickRecvConnections``). Time per byte and latency are those of a send of one and of two mean
     prompts.
     """
-    same = prefill.hardware.id == decode.hardware.id
-    domain = prefill.hardware.shape.domain
-    across = ~(same & (prefill.layouts.gpus + decode.layouts.gpus <= domain))
+    if across is None:
+        across = ~in_one_domain(s, prefill, decode)
     mean = float(s.traffic.input_tokens)
     whole, sent, taken = (
         kv_bytes_per_sequence(s.spec, s.precision.kv, mean, tp) for tp in (1, prefill.layouts.tp, decode.layouts.tp)
@@ -74,9 +75,11 @@ def sent_layers(s: Setup, hw: Hardware) -> int:
     return hw.ctx.program.layers if s.scenario.engine.options.kv_transfer_overlap is True else 1
 
 
-def transfers(s: Setup, prefill: Workers, decode: Workers, pool: PrefillPool, rate: Array) -> KvMoves:
-    """Transfers of pairs of pools at ``rate`` requests per second (n,)."""
-    found = links(s, prefill, decode)
+def transfers(
+    s: Setup, prefill: Workers, decode: Workers, pool: PrefillPool, rate: Array, across: BoolArray | None = None
+) -> KvMoves:
+    """Transfers of pairs of pools at ``rate`` requests per second (n,), over the NICs where ``across``."""
+    found = links(s, prefill, decode, across)
     senders = prefill.count * prefill.layouts.attention_dp
     receivers = decode.count * decode.layouts.attention_dp
     seen = np.maximum(pool.prompts_per_step / prefill.layouts.attention_dp, 1.0)

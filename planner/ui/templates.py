@@ -277,6 +277,7 @@ SPLIT = (
     N_("both cost the same, and one kind of worker is simpler"),
     N_("both cost the same, as whole nodes are billed, and one kind of worker is simpler"),
     N_("each pool is billed in whole nodes, which costs more"),
+    N_("whole nodes are billed, and two pools fill them less well"),
     N_("two pools cannot fill each other's idle time"),
     N_("{a} GPUs aggregated, {d} split; TBT P99 {gap} and {split} ms"),
     N_(

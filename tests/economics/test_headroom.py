@@ -20,12 +20,15 @@ def test_what_a_failure_takes_down() -> None:
 
 
 def test_workers_added() -> None:
-    assert spare_workers(np.array([5, 10]), np.array([5, 10]), SMALL, "node").tolist() == [4, 4]
-    assert spare_workers(5, 5, LARGE, "gpu", 2) == 2
-    assert spare_workers(np.array([3, 30]), np.array([3, 30]), SMALL, "rack").tolist() == [3, 16]
-    assert spare_workers(np.array([8, 5]), np.array([9, 9]), SMALL, "node").tolist() == [3, 0]  # some are spare already
+    assert spare_workers(np.array([5, 10]), np.array([5, 10]), SMALL.lost_workers("node")).tolist() == [4, 4]
+    assert spare_workers(5, 5, LARGE.lost_workers("gpu"), 2) == 2
+    assert spare_workers(np.array([3, 30]), np.array([3, 30]), SMALL.lost_workers("rack")).tolist() == [3, 16]
+    assert spare_workers(np.array([8, 5]), np.array([9, 9]), SMALL.lost_workers("node")).tolist() == [
+        3,
+        0,
+    ]  # some are spare already
     with pytest.raises(InputError):
-        spare_workers(5, 5, SMALL, "node", -1)
+        spare_workers(5, 5, SMALL.lost_workers("node"), -1)
     with pytest.raises(InputError):
         Domains(8, 8, 4)
 

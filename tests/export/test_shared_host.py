@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from plans import example, with_layout
 
+from planner.catalog import catalog
 from planner.export.launch import launch_script
 from planner.export.roles import deployment
-from planner.search.plan_schema import Plan
+from planner.search.plan_schema import Layout, Plan, Pool
 
 STAND_IN = """#!/bin/bash
 echo "${CUDA_VISIBLE_DEVICES-}|${HIP_VISIBLE_DEVICES-}|${VLLM_NIXL_SIDE_CHANNEL_PORT-}|$*" >> "$OUT"
@@ -101,3 +102,56 @@ def test_vllm_workers_of_a_pool_have_their_own_side_channel(tmp_path: Path) -> N
     plan = with_layout(example("gpt-oss-120b-h100"), "disagg", "vllm", tp=4, moe_tp=4)
     _, seen = start(launch_script(deployment(plan), "vllm"), tmp_path, "decode")
     assert [s[2] for s in seen] == ["5600", "5604"]
+
+
+def on_the_same_hosts(engine: str, *pools: tuple[int, int]) -> Plan:
+    """(workers, TP) of a prefill and a decode pool that stand on the same nodes."""
+    plan = with_layout(example("gpt-oss-120b-h100"), "disagg", engine, tp=4, moe_tp=4)
+    first = plan.candidates[0]
+    changes: dict[str, object] = {"shared_nodes": 1}
+    for name, (workers, tp) in zip(("prefill_pool", "decode_pool"), pools, strict=True):
+        layout = Layout(tp=tp, moe_tp=tp)
+        changes[name] = Pool(node=first.node, layout=layout, workers=workers, gpus=workers * tp)
+    return plan.model_copy(update={"candidates": (first.model_copy(update=changes),)})
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("pools", [((1, 4), (1, 4)), ((5, 1), (3, 2)), ((3, 4), (9, 1)), ((2, 3), (4, 2))])
+def test_workers_of_both_pools_on_one_host_have_gpus_and_ports_of_their_own(
+    engine: str, pools: tuple[tuple[int, int], tuple[int, int]], tmp_path: Path
+) -> None:
+    d = deployment(on_the_same_hosts(engine, *pools))
+    text = launch_script(d, engine)
+    per_host = catalog().node(d.candidate.node).gpus
+    started: dict[str, set[str]] = {role.name: set() for role in d.roles}
+    for host in range(max(role.hosts for role in d.roles)):
+        devices: list[str] = []
+        ports: list[int] = []
+        for role, (_, tp) in zip(d.roles, pools, strict=True):
+            code, seen = start(text, tmp_path, role.name, str(host))
+            assert code in (0, 2)  # a host may have workers of one pool alone
+            for worker in seen:
+                assert len(worker[0].split(",")) == tp
+                devices += worker[0].split(",")
+                ports.append(port(worker))
+                started[role.name].add(f"{role.name}-{host}:{port(worker)}")
+                if engine == "vllm":  # one port a rank, behind each other
+                    assert int(worker[2]) == 5600 + int(worker[0].split(",")[0])
+        assert len(set(devices)) == len(devices) <= per_host
+        assert all(0 <= int(g) < per_host for g in devices)
+        assert len(set(ports)) == len(ports)
+    assert {name: len(found) for name, found in started.items()} == {
+        role.name: workers for role, (workers, _) in zip(d.roles, pools, strict=True)
+    }
+    if engine == "sglang":
+        _, router = start(text, tmp_path, "router")
+        assert set(router[0][3].replace("http://", "").split()) >= started["prefill"] | started["decode"]
+    if engine == "trtllm":
+        assert all(url in text for url in started["prefill"] | started["decode"])
+
+
+def test_pools_on_one_host_are_told_apart_in_words() -> None:
+    text = launch_script(deployment(on_the_same_hosts("sglang", (2, 2), (1, 4))), "sglang").replace("\n# ", " ")
+    assert "prefill on dgx-h100: 2 workers of 2 GPUs on hosts that both pools share" in text
+    assert "on host 0 2 on GPUs 4 to 7, ports 8100 to 8200." in text
+    assert "on host 0 1 on GPUs 0 to 3, port 8000." in text

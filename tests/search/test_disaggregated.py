@@ -28,7 +28,7 @@ def test_points_left_out_before_pairing_win_nothing(name: str, monkeypatch: pyte
 
     monkeypatch.setattr(planning, "frontier", seen)
     plan(scenario)
-    monkeypatch.setattr(disaggregated, "_unbeaten", lambda points, *_: points)
+    monkeypatch.setattr(disaggregated, "_unbeaten", lambda _, points, *__: points)
     plan(scenario)
     few, every = found
     for column in ("gpus", "usd_per_mtok", "goodput_rps", "joules_per_token", "ttft_s", "tbt_s"):

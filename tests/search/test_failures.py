@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.search.failures import workers_on
+from planner.search.failures import falls_of, workers_on
 from planner.search.fleet import Fleet
 from planner.search.planned import Planned
 from planner.search.planning import planned
@@ -22,11 +22,14 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @cache
 def _several(
-    rate: float = 30.0, prefill: int | None = None, decode: int | None = None, **reliability: Any
+    rate: float = 30.0, prefill: int | None = None, decode: int | None = None, apart: bool = False, **reliability: Any
 ) -> tuple[Planned, Sizing]:
-    """Separate pools; with so many workers in place of the planned ones where given."""
+    """Separate pools, on nodes of their own where ``apart``; with so many workers in place of the planned ones where
+    given.
+    """
     data = planner.load_scenario(EXAMPLES / "qwen3-32b-l40s.yaml").to_dict()
-    data["hardware"]["candidates"] = [{"node": "l40s-8-pcie"}]
+    nodes = [{"node": "l40s-8-pcie"}]
+    data["hardware"] = {"pools": {"prefill": nodes, "decode": nodes}} if apart else {"candidates": nodes}
     data["workload"]["arrival"] = {"kind": "poisson", "rate_rps": rate}
     data["search"] = {"serving": ["disagg"]}
     data["reliability"] = reliability
@@ -123,12 +126,48 @@ def test_spare_nodes_hold_whole_workers() -> None:
 
 def test_pools_of_one_node_type_use_each_others_spare_nodes() -> None:
     """Both nodes that the one pool's spares take: its own and the other pool's."""
-    _, bare = _several(prefill=14, decode=14, gpus_per_rack=32)
-    _, one = _several(prefill=14, decode=14, gpus_per_rack=32, spare_nodes=1)
+    _, bare = _several(prefill=14, decode=14, apart=True, gpus_per_rack=32)
+    _, one = _several(prefill=14, decode=14, apart=True, gpus_per_rack=32, spare_nodes=1)
     rack = bare.failures[2]
     assert (rack.spare_replicas, rack.spare_prefill_workers, rack.spare_nodes) == (0, 8, 2)
     assert one.failures[2].spare_nodes == 0
     assert one.failures[2].covered
+
+
+def test_a_node_with_workers_of_both_pools_takes_both_down() -> None:
+    """Fifteen TP4 decode workers, two on a node; fourteen TP2 prefill workers, two of them beside the last of those."""
+    made, _ = _several(prefill=14, decode=15, gpus_per_rack=32)
+    row = made.deployment()
+    assert row.prefill is not None
+    assert (int(row.decode.layouts.gpus[0]), int(row.prefill.layouts.gpus[0])) == (4, 2)
+    falls = falls_of(made.setup, row)
+    # the eighth node has one decode worker and two prefill workers beside it
+    assert sorted(map(tuple, falls["node"].tolist())) == [(0, 4), (1, 2), (2, 0)]
+    assert sorted(map(tuple, falls["gpu"].tolist())) == [(0, 1), (1, 0)]
+    # four nodes in a row, wherever they begin
+    assert sorted(map(tuple, falls["rack"].tolist())) == [(1, 14), (3, 10), (5, 6), (7, 2), (8, 0)]
+
+
+def test_losing_the_only_node_loses_both_pools() -> None:
+    made, sizing = _several(rate=3.0, prefill=1, decode=1)
+    row = made.deployment()
+    assert row.prefill is not None
+    assert int(row.decode.gpus[0] + row.prefill.gpus[0]) <= 8
+    node = sizing.failures[1]
+    assert (node.lost_replicas, node.lost_prefill_workers) == (1, 1)
+    assert node.met_without_spares is False
+    assert (node.spare_replicas, node.spare_prefill_workers, node.spare_nodes) == (1, 1, 1)
+    _, spared = _several(rate=3.0, prefill=1, decode=1, spare_nodes=1)
+    assert spared.failures[1].covered
+    assert spared.slo_availability > sizing.slo_availability
+
+
+def test_spare_nodes_of_both_pools_are_dealt_to_either() -> None:
+    """One node takes as many of each as the better way of dealing it gives, never all of both."""
+    _, none = _several(prefill=14, decode=14)
+    _, shared = _several(prefill=14, decode=14, spare_nodes=1)
+    _, apart = _several(prefill=14, decode=14, apart=True, spare_nodes=1)
+    assert none.slo_availability <= shared.slo_availability <= apart.slo_availability
 
 
 def test_a_sizing_of_an_older_plan_file_loads() -> None:

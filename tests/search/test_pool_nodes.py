@@ -1,10 +1,14 @@
-"""Nodes of two pools: the scenario's limit is on the deployment, that of separate hardware on each pool."""
+"""Nodes of two pools that stand on the same ones: what is counted and paid, the limit on them, the link between them;
+those of hardware kept for each pool are counted and limited apart.
+"""
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
+from planner.layout.packing import packed
 from planner.search.headline import headline
 from planner.search.planning import plan
 
@@ -44,8 +48,82 @@ def test_the_limit_on_nodes_is_of_both_pools_together() -> None:
     assert all(c.nodes is not None and c.nodes < free.nodes for c in short.candidates)
 
 
+def test_both_pools_of_a_small_load_stand_on_one_node() -> None:
+    answer = plan(question(one_kind(1), 4.0, economics={"usd_per_gpu_hour": {"dgx-h200": 3.0}}))
+    best = answer.best
+    assert best is not None
+    assert best.prefill_pool is not None
+    assert best.decode_pool is not None
+    assert best.gpus <= 8
+    assert (best.nodes, best.shared_nodes, best.gpus_paid) == (1, 1, 8)
+    assert (best.prefill_pool.nodes, best.decode_pool.nodes) == (1, 1)
+    assert best.usd_per_hour == pytest.approx(24.0)
+    assert best.kv_transfer is not None
+    assert best.kv_transfer.link == "scale_up"
+    assert any("moves over the scale-up link" in text for text in best.explanation)
+    # prefill's part of the price is its part of the GPUs in use
+    assert best.usd_per_mtok.input == pytest.approx(24.0 * best.prefill_pool.gpus / best.gpus / (4 * 4000 * 3600 / 1e6))
+
+
+@pytest.mark.parametrize("rate", [4.0, 30.0, 100.0])
+def test_every_candidate_counts_the_nodes_that_its_workers_are_packed_into(rate: float) -> None:
+    answer = plan(question({"candidates": [{"node": "dgx-h200"}]}, rate, reliability={"spare_nodes": 2}))
+    assert answer.candidates
+    for c in answer.candidates:
+        p, d = c.prefill_pool, c.decode_pool
+        assert p is not None
+        assert d is not None
+        found = packed(p.workers, p.layout.gpus, d.workers, d.layout.gpus, 8)
+        assert (c.nodes, c.shared_nodes) == (int(found.nodes) + 2, int(found.shared))
+        assert (p.nodes, d.nodes) == (int(found.first), int(found.second))
+        assert c.gpus_paid == 8 * c.nodes
+        assert c.kv_transfer is not None
+        assert (c.kv_transfer.link == "scale_up") == (int(found.nodes) == 1)
+    assert "+ 2 spare nodes · disaggregated" in headline(answer)
+
+
+def test_sharing_nodes_never_costs_more_than_hardware_for_each_pool() -> None:
+    nodes = [{"node": "dgx-h200"}]
+    for rate in (4.0, 30.0):
+        shared = plan(question({"candidates": nodes}, rate)).best
+        apart = plan(question({"pools": {"prefill": nodes, "decode": nodes}}, rate)).best
+        assert shared is not None
+        assert apart is not None
+        assert apart.shared_nodes is None
+        assert apart.kv_transfer is not None
+        assert apart.kv_transfer.link == "network"
+        assert shared.usd_per_hour is not None
+        assert apart.usd_per_hour is not None
+        assert shared.usd_per_hour <= apart.usd_per_hour
+    assert apart.nodes is not None
+    assert shared.nodes is not None
+    assert shared.nodes <= apart.nodes
+
+
+def test_the_day_is_paid_for_as_both_pools_stand_in_each_hour() -> None:
+    asked = question(
+        one_kind(9), 30.0, economics={"usd_per_gpu_hour": {"dgx-h200": 1.0}}, reliability={"spare_nodes": 1}
+    )
+    data = asked.to_dict()
+    data["workload"]["daily_profile"] = {"peak_to_mean": 2.0}
+    best = plan(planner.Scenario.from_dict(data)).best
+    assert best is not None
+    assert best.sizing is not None
+    hours = best.sizing.day
+    assert hours is not None
+    assert hours.hourly_prefill_workers is not None
+    p, d = best.prefill_pool, best.decode_pool
+    assert p is not None
+    assert d is not None
+    nodes = packed(
+        np.array(hours.hourly_prefill_workers), p.layout.gpus, np.array(hours.hourly_replicas), d.layout.gpus, 8
+    )
+    assert hours.usd_per_day_autoscaled == pytest.approx(8.0 * float((nodes.nodes + 1).sum()))
+    assert hours.usd_per_day_fixed == pytest.approx(24.0 * (best.usd_per_hour or 0.0))
+
+
 def test_what_lacks_nodes_says_how_many_both_pools_need_and_those_are_enough() -> None:
-    short = plan(question(one_kind(1)))
+    short = plan(question(one_kind(1), 60.0))
     assert short.best is None
     assert "number of nodes" in headline(short)
     miss = short.nearest_misses[0]
@@ -53,7 +131,7 @@ def test_what_lacks_nodes_says_how_many_both_pools_need_and_those_are_enough() -
     assert miss.needed is not None
     assert miss.fix is not None
     assert miss.fix.startswith(f"{int(miss.needed)} nodes instead of 1 (prefill ")
-    enough = plan(question(one_kind(int(miss.needed))))
+    enough = plan(question(one_kind(int(miss.needed)), 60.0))
     assert enough.best is not None
     assert enough.best.nodes == int(miss.needed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,16 +128,29 @@ def test_the_plan_says_how_often_the_cache_crosses() -> None:
     assert once.startswith("A prompt's KV cache of 268 MiB moves over the network in 8.8 ms")
 
 
-def test_two_kinds_of_node_share_no_scale_up_domain() -> None:
-    question = scenario("dgx-h200", "dgx-h200")
-    s = setup(question, catalog())
-    four = Layouts.of(tp=4)
-    near = links(s, workers(question, "dgx-h200", four), workers(question, "dgx-h200", four))
-    assert not near.across[0]
-    mixed = scenario()
-    far = links(setup(mixed, catalog()), workers(mixed, "dgx-h100", four), workers(mixed, "dgx-h200", four))
-    assert far.across[0]
-    assert far.send_s[0] > near.send_s[0]
+@pytest.mark.parametrize(
+    ("prefill", "decode", "counts", "near"),
+    [
+        ("dgx-h200", "dgx-h200", (1, 1), True),
+        ("dgx-h200", "dgx-h200", (1, 2), False),  # the third worker stands on another node
+        ("dgx-h100", "dgx-h200", (1, 1), False),
+    ],
+)
+def test_the_scale_up_link_is_taken_where_both_pools_stand_in_one_domain(
+    prefill: str, decode: str, counts: tuple[int, int], near: bool
+) -> None:
+    """Workers of four GPUs, two of which fill a node of eight."""
+    question = scenario(prefill, decode)
+    pools = [workers(question, node, Layouts.of(tp=4)) for node in (prefill, decode)]
+    p, d = (replace(pool, count=np.array([n])) for pool, n in zip(pools, counts, strict=True))
+    data = question.to_dict()
+    data["hardware"] = {"candidates": [{"node": prefill}]}
+    s = setup(Scenario.from_dict(data), catalog())
+    found = links(s, p, d)
+    assert not found.across[0] if near else found.across[0]
+    assert links(setup(question, catalog()), p, d).across[0]  # hardware kept for each pool: no node has both
+    slow = links(s, p, d, np.array([True]))
+    assert found.send_s[0] < slow.send_s[0] if near else found.send_s[0] == slow.send_s[0]
 
 
 def test_overlap_hides_all_but_the_last_layer() -> None:

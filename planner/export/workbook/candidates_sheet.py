@@ -28,7 +28,7 @@ CANDIDATE_COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("gpus", "GPUs", "whole"),
     ("gpus_paid", "GPUs paid for (whole nodes, spares included)", "whole"),
     ("nodes", "nodes billed (spares included)", "whole"),
-    ("prefill_nodes", "prefill nodes billed", "whole"),
+    ("prefill_nodes", "prefill nodes billed (0 where they are among the nodes of both pools)", "whole"),
     ("ttft", "TTFT ms", "number"),
     ("ttft_low", "TTFT ms, low (80 %)", "number"),
     ("ttft_high", "TTFT ms, high (80 %)", "number"),
@@ -43,7 +43,7 @@ CANDIDATE_COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("output_rate", "output tokens/s", "number"),
     ("output_low", "output tokens/s, low (80 %)", "number"),
     ("output_high", "output tokens/s, high (80 %)", "number"),
-    ("prefill_share", "prefill's share of busy time, 0 to 1", "money"),
+    ("prefill_share", "prefill's share of busy time or, of pools on the same nodes, of GPUs, 0 to 1", "money"),
     ("cached_share", "cached share of prompt tokens, 0 to 1", "money"),
     ("watts", "average power W, facility included", "whole"),
     ("usd_hour", "USD per hour", "number"),
@@ -128,12 +128,15 @@ def values_of(plan: Plan, c: Candidate) -> dict[str, Any]:
     """What the formulas start from; rates of the whole deployment."""
     spare = plan.scenario.reliability.spare_nodes
     pool, decode = c.prefill_pool, c.decode_pool
+    apart = pool is not None and c.shared_nodes is None
     ttft, tpot = c.interval.get("ttft_ms"), c.interval.get("tpot_ms")
     rate = c.interval.get("output_tokens_per_s_per_gpu")
     inputs, outputs = (c.input_tokens_per_s_per_gpu or 0.0) * c.gpus, c.output_tokens_per_s_per_gpu * c.gpus
     share = None
     if pool is None and c.usd_per_hour and c.usd_per_mtok.input is not None:
         share = c.usd_per_mtok.input * inputs * 3600 / 1e6 / c.usd_per_hour
+    elif pool is not None and not apart:
+        share = pool.gpus / c.gpus
     return {
         "rank": c.rank,
         "serving": c.serving,
@@ -145,8 +148,8 @@ def values_of(plan: Plan, c: Candidate) -> dict[str, Any]:
         "prefill_step_tokens": None if pool is None else pool.settings.max_num_batched_tokens,
         "gpus": c.gpus,
         "gpus_paid": c.gpus_paid,
-        "nodes": c.nodes if decode is None or decode.nodes is None else decode.nodes + spare,
-        "prefill_nodes": 0 if pool is None or pool.nodes is None else pool.nodes + spare,
+        "nodes": c.nodes if not apart or decode is None or decode.nodes is None else decode.nodes + spare,
+        "prefill_nodes": 0 if not apart or pool is None or pool.nodes is None else pool.nodes + spare,
         "ttft": c.ttft_ms.mean,
         "ttft_low": None if ttft is None else ttft.low80,
         "ttft_high": None if ttft is None else ttft.high80,
@@ -202,7 +205,7 @@ def _costs(sheet: Sheet, row: int, c: Candidate, last: int) -> None:
         return f"{at(nodes)}*{looked_up(2, at(node), last)}*{looked_up(3, at(node), last)}"
 
     hourly, usd = rent("nodes", "node"), c.usd_per_hour
-    if c.prefill_pool is None:
+    if c.prefill_pool is None or c.shared_nodes is not None:
         share, known = at("prefill_share"), priced(3, at("node"), last)
     else:
         first = rent("prefill_nodes", "prefill_node")

@@ -11,7 +11,7 @@ from planner.economics.energy import PowerModel, power_model
 from planner.economics.owning import ApiBill, OwningCost, break_even
 from planner.search.plan_schema import Candidate
 from planner.search.sizing_schema import DayPlan
-from planner.search.table import Workers
+from planner.search.standing import billed_gpus, gpus_paid
 from planner.ui.sections.load_data import sizing_for
 from planner.ui.subject import Subject
 from planner.units import HOUR_S, MEGA
@@ -37,13 +37,9 @@ def deployed(subject: Subject) -> Deployed:
     c, s = subject.candidate, subject.setup
     outputs = c.output_tokens_per_s_per_gpu * c.gpus
     inputs = (c.input_tokens_per_s_per_gpu or 0.0) * c.gpus
-    paid = sum(_paid_gpus(w, s.scenario.reliability.spare_nodes) for w in subject.pools.values())
+    paid = int(billed_gpus(s, tuple(subject.pools.values()))[0])
     last = list(subject.pools.values())[-1]
     return Deployed(paid, inputs, outputs, float(s.traffic.prefix_hit_rate), last.hardware.accelerator.id)
-
-
-def _paid_gpus(w: Workers, spare_nodes: int) -> int:
-    return (int(w.nodes[0]) + spare_nodes) * w.hardware.gpus_per_node
 
 
 @dataclass(frozen=True)
@@ -202,11 +198,10 @@ def power(subject: Subject, d: Deployed) -> Power | None:
         return None
     model: PowerModel = power_model()
     average = c.joules_per_token * d.output_tokens_per_s
-    spare = subject.scenario.reliability.spare_nodes
+    pools, s = tuple(subject.pools.values()), subject.setup
     rest = gpus = rest_max = facility = 0.0
-    for w in subject.pools.values():
-        node, running = w.hardware.power, int(w.nodes[0]) * w.hardware.gpus_per_node
-        paid = _paid_gpus(w, spare)
+    for w, used, billed in zip(pools, gpus_paid(s, pools, spares=False), gpus_paid(s, pools), strict=True):
+        node, running, paid = w.hardware.power, float(used[0]), float(billed[0])
         rest += running * node.rest_provisioned_w * model.rest_of_node_draw_share.value
         gpus += paid * node.tdp_w
         rest_max += paid * node.rest_provisioned_w
