@@ -1,8 +1,9 @@
 """What the end-to-end check found for one accelerator: errors of its runs by fits without them, and where its intervals
 come from (``accelerators`` in hardware_db/efficiency/intervals.yaml).
 
-Intervals are conformal with a class for each accelerator that has :data:`LEAST_RUNS` runs (Vovk et al. 2003, "Mondrian
-confidence machine"): an interval of all accelerators together holds on average over them, and need not hold on any one.
+Intervals are conformal with a class for each accelerator that has :data:`LEAST_RUNS` runs of :data:`LEAST_MODELS`
+models (Vovk et al. 2003, "Mondrian confidence machine"): an interval of all accelerators together holds on average over
+them, and need not hold on any one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ Array = NDArray[np.float64]
 LEAST_RUNS = 9
 """Runs from which an accelerator has intervals of its own: the least n with (n + 1) x 10 % >= 1, below which a tenth of
 the probability beyond an end of the 80 % interval is more than the sample's own extremes can bound."""
+LEAST_MODELS = 3
+"""Models from which its errors are taken for the accelerator's: those of one or two are the models' or their records'
+just as well, and say little of a third (in split halves of runs of one model the interval holds whatever they are)."""
 HOLDS = 0.5
 """Part of an accelerator's runs inside the 80 % interval of all accelerators below which that one is said not to hold:
 an interval that misses more often than it hits. (The quantiles of its own errors replace it whatever the part is.)"""
@@ -69,7 +73,7 @@ class AcceleratorCheck:
         parts.append(
             "intervals here come from this accelerator's own errors"
             if self.own_intervals
-            else "too few for intervals of their own, so those of all accelerators stand"
+            else "too few runs or models for intervals of their own, so those of all accelerators stand"
         )
         return "; ".join(parts)
 

@@ -18,7 +18,7 @@ import yaml
 from numpy.typing import NDArray
 
 from planner.catalog.loader import Catalog
-from planner.evidence.accelerator_check import LEAST_RUNS, quantiles
+from planner.evidence.accelerator_check import LEAST_MODELS, LEAST_RUNS, quantiles
 from planner.evidence.e2e_calibrate import usable
 from planner.evidence.e2e_fit import coefficients_of, fit, settings
 from planner.evidence.e2e_keys import EVIDENCE_FILE, evidence_of, group_keys
@@ -147,7 +147,8 @@ def interval_classes(found: Mapping[str, Residuals], chosen: NDArray[np.bool_] |
 
 def accelerator_classes(runs: Runs, found: Mapping[str, Residuals]) -> dict[str, Any]:
     """By accelerator: its runs and models, their errors with whole groups left out, how many of them the 80 % interval
-    of all accelerators holds and, from LEAST_RUNS on, quantiles as in :func:`interval_classes` of its runs alone.
+    of all accelerators holds and, from LEAST_RUNS of LEAST_MODELS on, quantiles as in :func:`interval_classes` of its
+    runs alone.
     """
     residuals = found["group"]
     everywhere = interval_classes(found)[DISTANCE_OF_SCHEME["group"]]
@@ -165,7 +166,7 @@ def accelerator_classes(runs: Runs, found: Mapping[str, Residuals]) -> dict[str,
             "models": sorted({runs.text["model"][row] for row in residuals.rows[mine]}),
             "held_out": held_out,
         }
-        if mine.sum() >= LEAST_RUNS:
+        if mine.sum() >= LEAST_RUNS and len(out[gpu]["models"]) >= LEAST_MODELS:
             out[gpu]["classes"] = interval_classes(found, mine)
     return out
 
@@ -212,8 +213,8 @@ def evidence_document(runs: Runs, found: Mapping[str, Residuals]) -> dict[str, A
 HEADER = (
     "# Written by `planner calibrate e2e measured --cross-validate --out hardware_db/efficiency`; do not edit.\n"
     "# Quantiles of log(measured / predicted) by distance to the evidence, of all accelerators and of those with\n"
-    f"# {LEAST_RUNS} runs or more by their own (held_out: whole groups left out, and how many of its runs the\n"
-    "# interval of all accelerators holds), and what that evidence is.\n"
+    f"# {LEAST_RUNS} runs of {LEAST_MODELS} models or more by their own (held_out: whole groups left out, and how\n"
+    "# many of its runs the interval of all accelerators holds), and what that evidence is.\n"
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.evidence.accelerator_check import LEAST_RUNS
+from planner.evidence.accelerator_check import LEAST_MODELS, LEAST_RUNS
 from planner.evidence.e2e_crossval import (
     DISTANCE_OF_SCHEME,
     SCHEMES,
@@ -233,10 +233,12 @@ def _by_accelerator(runs: Runs, found: Mapping[str, Residuals]) -> str:
 
 ACCELERATOR_NOTE = f"""
 Whole groups left out ({DISTANCE_OF_SCHEME["group"]}); the other distances are stored likewise. The interval of all
-accelerators holds on average over them, so each with {LEAST_RUNS} runs or more has quantiles of its own errors, at the
-positions (n + 1) q of their order: {LEAST_RUNS} is the least n at which a tenth of the probability lies beyond the
-smallest and the largest error. Runs of one model or layout are not independent of each other: where an accelerator has
-few models, other models on it may lie outside more often. An accelerator without runs has the interval of its distance.
+accelerators holds on average over them, so each with {LEAST_RUNS} runs of {LEAST_MODELS} models or more has quantiles
+of its own errors, at the positions (n + 1) q of their order: {LEAST_RUNS} is the least n at which a tenth of the
+probability lies beyond the smallest and the largest error. Runs of one model or layout are not independent of each
+other: where an accelerator has few models, other models on it may lie outside more often, and errors of one or two
+models are not taken for the accelerator's. All others have the interval of their distance, and a plan says what the
+runs on them showed.
 """
 
 

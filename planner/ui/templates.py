@@ -216,7 +216,7 @@ SENTENCES = (
     N_("all are of {model}"),
     N_("{n} of {n2} TPOT and {n3} TTFT lie inside the 80 % interval of all accelerators"),
     N_("intervals here come from this accelerator's own errors"),
-    N_("too few for intervals of their own, so those of all accelerators stand"),
+    N_("too few runs or models for intervals of their own, so those of all accelerators stand"),
 )
 
 ASSUMPTIONS = (

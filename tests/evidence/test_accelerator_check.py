@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from planner.evidence.accelerator_check import LEAST_RUNS, check_of, quantiles, residual_quantiles
+from planner.evidence.accelerator_check import LEAST_MODELS, LEAST_RUNS, check_of, quantiles, residual_quantiles
 from planner.evidence.e2e_crossval import Residuals, accelerator_classes, coverage
 from planner.evidence.e2e_keys import DISTANCES, interval_document
 from planner.evidence.runs import Runs, runs_from_rows
@@ -16,14 +16,21 @@ from planner.evidence.runs import Runs, runs_from_rows
 SCHEMES = ("run", "group", "model", "gpu", "engine")
 
 
-def world(**sizes: int) -> tuple[Runs, dict[str, Residuals]]:
+def world(models: int = LEAST_MODELS, **sizes: int) -> tuple[Runs, dict[str, Residuals]]:
     """Residuals of 5 %, and of 100 % off by a factor of e on the accelerator ``bad``."""
     rng = np.random.default_rng(3)
     gpus = [gpu for gpu, size in sizes.items() for _ in range(size)]
     runs = runs_from_rows(
         [
-            {"model": "o/M", "gpu": gpu, "engine": "vllm", "input_tokens": 1, "output_tokens": 1, "concurrency": 1}
-            for gpu in gpus
+            {
+                "model": f"o/M{i % models}",
+                "gpu": gpu,
+                "engine": "vllm",
+                "input_tokens": 1,
+                "output_tokens": 1,
+                "concurrency": 1,
+            }
+            for i, gpu in enumerate(gpus)
         ]
     )
     bad = np.array(gpus) == "bad"
@@ -56,6 +63,11 @@ def test_least_runs_for_an_interval_of_its_own(size: int, own: bool) -> None:
     assert (low >= 1 and high <= size) is own, "both ends lie among the values of the sample"
 
 
+@pytest.mark.parametrize(("models", "own"), [(LEAST_MODELS - 1, False), (LEAST_MODELS, True)])
+def test_errors_of_one_model_are_not_the_accelerators(models: int, own: bool) -> None:
+    assert ("classes" in accelerator_classes(*world(models, good=100, bad=90))["bad"]) is own
+
+
 def test_quantiles_promise_the_next_value() -> None:
     rng = np.random.default_rng(1)
     hits = [
@@ -72,8 +84,11 @@ def test_shipped_accelerators_are_told() -> None:
     assert not gb200.holds
     assert "19 measured runs" in gb200.text()
     assert "Qwen3-32B" in gb200.text()
+    assert "too few runs or models" in gb200.text()
+    assert residual_quantiles("new_gpu", "gb200-nvl72") == residual_quantiles("new_gpu", None)
     for name in ("h100-sxm", "h200-sxm", "b200-sxm"):
         assert check_of(name).holds
+        assert residual_quantiles("new_gpu", name) != residual_quantiles("new_gpu", None)
     assert "No end-to-end run on h20-96g" in check_of("h20-96g").text()
     assert residual_quantiles("new_gpu", "h20-96g") == residual_quantiles("new_gpu", None)
 

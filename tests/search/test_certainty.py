@@ -40,9 +40,6 @@ def test_a_gpu_whose_runs_were_predicted_badly_is_said_to_be_everywhere() -> Non
     assert text in [m.text for m in found.candidate.evidence.marks if m.subject == CHECK]
     assert found.candidate.evidence.extrapolated
     assert f"Caution: {text}." in in_one_sentence(found.candidate, found.scenario)
-    tpot = found.candidate.interval["tpot_ms"]
-    assert found.candidate.tpot_ms.mean
-    assert tpot.high80 > 5 * found.candidate.tpot_ms.mean, "measured runs took up to nine times the prediction"
 
 
 @pytest.mark.parametrize("node", ["dgx-h100", "dgx-b200"])
