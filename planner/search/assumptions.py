@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.economics.energy import power_model
+from planner.layout.layouts import Layouts
 from planner.memory.coefficients import engine_memory
 from planner.search.certainty import accelerator_checks
+from planner.search.evaluation import low_latency
 from planner.search.plan_schema import Candidate
 from planner.search.setup import Hardware, Setup
 from planner.serving.speculative import tokens_per_step
@@ -129,9 +131,21 @@ def _hardware(s: Setup, hardware: Sequence[Hardware], found: Sequence[Candidate]
             f"Expert popularity varies by {skew:g} of its mean (coefficient of variation); redundant experts even it "
             "out."
         )
+    most = engine_memory(s.scenario.engine.name, s.catalog).deepep_most_tokens_per_rank
+    if most is not None and any(_sends_far(s, chosen, c) for c in found):
+        lines.append(
+            f"A decode step has at most {most:,} tokens of a rank, each draft counted, where they go to experts across "
+            "scale-up domains: low-latency dispatch holds no more."
+        )
     lines.append("Whole nodes are paid for; GPUs of a node that no worker uses cost as much as the others.")
     lines.append(f"Energy includes the rest of the node and a PUE of {power_model().pue.value:g}.")
     return lines
+
+
+def _sends_far(s: Setup, hardware: Sequence[Hardware], candidate: Candidate) -> bool:
+    """Whether a candidate's decode steps send tokens to experts by low-latency kernels."""
+    layout = Layouts.of(**candidate.layout.model_dump())
+    return any(low_latency(s, hw, layout)[0] for hw in hardware if hw.id == candidate.node)
 
 
 def _not_used(s: Setup) -> list[str]:

@@ -228,6 +228,10 @@ ASSUMPTIONS = (
     N_("A request that finds no KV slot waits for one; the completion rate counts it as refused"),
     N_("Goodput takes TTFT and the gaps between tokens of a request as independent of each other"),
     N_("Requests have {a} input and {b} output tokens on average"),
+    N_(
+        "A decode step has at most {n} tokens of a rank, each draft counted, where they go to experts across scale-up "
+        "domains: low-latency dispatch holds no more"
+    ),
     N_("Workers are as few as meet every limit at the percentile it names, at the offered mean rate"),
     N_("KV cache in {kv}; {model} weights: attention {a}, routed experts {b}"),
     N_("KV cache in {kv}; {model} weights: attention {a}, dense mlp {b}"),

@@ -130,6 +130,15 @@ def test_decode_pools_draft_and_prefill_pools_do_not() -> None:
     assert launch_script(deployment(answer), "trtllm").count("decoding_type: Eagle3") == 2
 
 
+def test_the_bound_of_a_decode_step_is_said_where_it_binds() -> None:
+    """Only where tokens go to experts of other nodes."""
+    data = scenario(model="deepseek-v3").to_dict()
+    data["engine"]["name"] = "sglang"
+    wide, narrow = (estimate(Scenario.from_dict(data), Layouts.of(attention_dp=n, ep=n)).assumptions for n in (16, 8))
+    assert any("1,024 tokens of a rank" in text for text in wide)
+    assert not any("tokens of a rank" in text for text in narrow)
+
+
 def test_no_drafts_over_stages_where_the_engine_has_none() -> None:
     """SGLang 0.5.23 lets prefill workers of a deployment with MTP have stages, and no others."""
     data = scenario({"tokens": 1, "acceptance": [0.85]}, rate=2.0, model="deepseek-v3").to_dict()
