@@ -17,7 +17,7 @@ from planner.errors import InfeasibleError, InputError
 from planner.export.workbook.book import cell
 from planner.export.workbook.candidates_sheet import CANDIDATE_COLUMNS, HOURS_PER_MONTH
 from planner.export.workbook.plan_book import write_plan_book
-from planner.scenario.schema import Scenario
+from planner.scenario.schema import DailyProfile, Scenario
 from planner.search.headline import headline
 from planner.search.plan_schema import Plan
 
@@ -227,3 +227,22 @@ def test_owning_is_not_compared_with_free_gpus(tmp_path: Path) -> None:
     first = plan.candidates[0].model_copy(update={"usd_per_hour": 0.0})
     free = plan.model_copy(update={"scenario": Scenario.from_dict(data), "candidates": (first,)})
     assert summary(written(free, tmp_path))["owning costs of renting"] == "not compared"
+
+
+def test_a_price_says_that_it_is_the_busiest_hours(tmp_path: Path) -> None:
+    plan = example("qwen3-32b-l40s")
+    flat = notes(written(plan, tmp_path))
+    assert flat["million output tokens per month"] == "at the planned rate, all hours"
+    work = plan.scenario.workload.model_copy(update={"daily_profile": DailyProfile(peak_to_mean=2.5)})
+    day = notes(
+        written(plan.model_copy(update={"scenario": plan.scenario.model_copy(update={"workload": work})}), tmp_path)
+    )
+    of_the_day = "of the busiest hour (mean of the day: 0.4 of its load)"
+    assert day["million output tokens per month"] == f"at the planned rate {of_the_day}, all hours"
+    assert of_the_day in str(day["USD per million output tokens"])
+
+
+def notes(path: Path) -> dict[str, object]:
+    """What stands beside inputs and results, by label."""
+    sheet = openpyxl.load_workbook(path, data_only=True)["Summary"]
+    return {row[0]: row[2] for row in sheet.iter_rows(min_row=5, values_only=True) if row[0] is not None}

@@ -133,7 +133,7 @@ def _rent(plan: Plan, chosen: Candidate, values: dict[str, Any]) -> list[Row]:
             f"={_look('usd_output', n)}",
             known(money.output),
             "money",
-            "all cost on output tokens: what plans are ranked by",
+            f"all cost on output tokens{_of_the_day(plan)}: what plans are ranked by",
         ),
         (
             "USD per million output tokens, low (80 %)",
@@ -154,9 +154,17 @@ def _rent(plan: Plan, chosen: Candidate, values: dict[str, Any]) -> list[Row]:
             f"={output}*{_input(1)}*3600/1000000",
             tokens,
             "number",
-            "at the planned rate, all hours",
+            f"at the planned rate{_of_the_day(plan)}, all hours",
         ),
     ]
+
+
+def _of_the_day(plan: Plan) -> str:
+    """Which hour a price or a rate is of, and how the day's mean stands to it, where the load of the day is known."""
+    profile = plan.scenario.workload.daily_profile
+    if profile is None:
+        return ""
+    return f" of the busiest hour (mean of the day: {profile.mean_over_peak:.3g} of its load)"
 
 
 @dataclass(frozen=True)
