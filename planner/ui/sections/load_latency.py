@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from numpy.typing import NDArray
 
 from planner.search.in_flight import set_to_run
 from planner.search.plan_schema import Candidate
@@ -179,14 +180,21 @@ def show_load(subject: Subject) -> None:
         st.markdown(text.format(share=share, good=good))
         figure = by_share(curve, limits)
     else:
-        st.markdown(
-            _("Every limit holds up to **{n}** requests in flight in one worker.").format(n=count(float(held.max())))
-            if held.size
-            else _("No number of requests in flight holds every limit.")
-        )
+        st.markdown(most_in_flight(curve.x, held))
         worker = subject.pools["both"]
         figure = by_concurrency(curve, limits, float(worker.concurrency[0]))
     st.plotly_chart(figure, config=CONFIG, key="load.load", alt=_("Latency by load"))
+
+
+def most_in_flight(tried: NDArray[np.float64], held: NDArray[np.float64]) -> str:
+    """Up to where limits hold, and whether that is a bound or where the curve ends."""
+    if not held.size:
+        return _("No number of requests in flight holds every limit.")
+    if held.max() >= tried.max():
+        text = _("Every limit holds up to **{n}** requests in flight in one worker, the most that is drawn; no bound.")
+    else:
+        text = _("Every limit holds up to **{n}** requests in flight in one worker.")
+    return text.format(n=count(float(held.max())))
 
 
 def show_budget(subject: Subject) -> None:
