@@ -282,7 +282,7 @@ class Candidate(Schema):
     completion_rate: float | None = Field(
         None, description="Part of requests served where those without a KV slot are refused, 0 to 1."
     )
-    output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
+    output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU in use.")
     input_tokens_per_s_per_gpu: float | None = Field(None, description="Input tokens per second and GPU.")
     output_tokens_per_s_per_user: float | None = Field(None, description="Output tokens per second of one request.")
     concurrency: float = Field(

@@ -85,7 +85,7 @@ class ParetoPoint(Schema):
     gpus: int = Field(description="GPUs of the whole deployment.")
     concurrency: float = Field(description="Requests in flight over the whole deployment.")
     usd_per_mtok_output: float | None = Field(None, description="USD per million output tokens.")
-    output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU.")
+    output_tokens_per_s_per_gpu: float = Field(description="Output tokens per second and GPU in use.")
     goodput_rps: float | None = Field(None, description="Requests per second within every limit.")
     ttft_ms: float = Field(description="Mean time to first token in ms.")
     tpot_ms: float = Field(description="Mean time per output token in ms.")

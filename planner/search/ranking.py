@@ -33,7 +33,9 @@ OBJECTIVES: dict[str, Objective] = {
     for o in (
         Objective("lowest_cost", "usd_per_mtok", "min", "lowest cost per million output tokens"),
         Objective("fewest_gpus", "gpus", "min", "fewest GPUs"),
-        Objective("highest_goodput", "goodput_rps", "max", "most requests per second that meet every limit"),
+        Objective(
+            "highest_goodput", "goodput_rps", "max", "most requests per second and GPU in use that meet every limit"
+        ),
         Objective("lowest_energy", "joules_per_token", "min", "lowest energy per output token"),
         Objective("lowest_ttft", "ttft_s", "min", "shortest time to first token"),
         Objective("lowest_tbt", "tbt_s", "min", "shortest time between tokens"),

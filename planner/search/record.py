@@ -30,7 +30,7 @@ RESULT_COLUMNS: dict[str, str] = {
     "tpot_low80_ms": "Lower end of its 80 % interval.",
     "tpot_high80_ms": "Upper end of its 80 % interval.",
     "goodput_rps": "Requests per second within every limit, whole deployment.",
-    "output_tokens_per_s_per_gpu": "Output tokens per second and GPU.",
+    "output_tokens_per_s_per_gpu": "Output tokens per second and GPU in use.",
     "output_tokens_per_s_per_user": "Output tokens per second of one request.",
     "usd_per_hour": "Price of the whole deployment.",
     "usd_per_mtok_input": "USD per million input tokens.",

@@ -48,7 +48,7 @@ def objectives() -> dict[str, str]:
     return {
         "lowest_cost": _("Lowest cost per token"),
         "fewest_gpus": _("Fewest GPUs"),
-        "highest_goodput": _("Highest goodput per GPU"),
+        "highest_goodput": _("Highest goodput per GPU in use"),
         "lowest_energy": _("Lowest energy per token"),
         "lowest_ttft": _("Shortest time to first token"),
         "lowest_tbt": _("Shortest time between tokens"),

@@ -1,5 +1,6 @@
 """Sentences and numbers of the answer."""
 
+import numpy as np
 import pytest
 import streamlit as st
 
@@ -8,7 +9,7 @@ from planner.scenario.schema import DailyProfile
 from planner.search.headline import in_one_sentence
 from planner.search.plan_schema import Mark, NearestMiss, Rejection, SloCheck, UsdPerMtok
 from planner.ui import formula, words
-from planner.ui.sections import candidates, headline, reasons
+from planner.ui.sections import candidates, headline, load_latency, reasons
 from planner.ui.sections.charts import picked_rank
 from planner.ui.sections.goodput import why_lower
 from planner.ui.words import deployment, node_label, term_name
@@ -268,3 +269,21 @@ def test_node_labels(id, text):
 
 def test_unknown_terms_read_as_words():
     assert term_name("moe_all_to_all") == "Moe all to all"
+
+
+def test_tokens_per_gpu_say_which_gpus_where_more_are_paid_for(plan):
+    """Two GPUs of a node of eight: the figure is of those in use, and what it is of all eight stands beside it."""
+    best = plan.candidates[0]
+    assert headline.figures(best, plan.scenario.workload)[1].note == "goodput 1,605 req/s"
+    idle = best.model_copy(update={"gpus_paid": 4 * best.gpus})
+    said = headline.figures(idle, plan.scenario.workload)[1].note
+    per_paid = headline.sig(best.output_tokens_per_s_per_gpu / 4)
+    assert said == f"goodput 1,605 req/s · per GPU in use; {per_paid} per GPU paid for"
+
+
+def test_the_end_of_a_curve_is_no_bound():
+    tried = np.array([64.0, 128.0, 256.0])
+    assert "no bound" in load_latency.most_in_flight(tried, tried)
+    said = load_latency.most_in_flight(tried, tried[:2])
+    assert "**128**" in said
+    assert "bound" not in said

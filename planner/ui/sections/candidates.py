@@ -73,7 +73,7 @@ def columns(layout_px: int) -> dict[str, Any]:
             width=layout_px,
         ),
         "node": st.column_config.TextColumn(_("Node"), width=116),
-        "rate": number("tok/s/GPU", _("Output tokens per second and GPU."), 84),
+        "rate": number("tok/s/GPU", _("Output tokens per second and GPU in use."), 84),
         "goodput": number(_("goodput"), _("Requests per second that meet every limit."), 82),
         "serving": st.column_config.TextColumn(_("Serving"), width=104),
         "concurrency": number(

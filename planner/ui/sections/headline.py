@@ -136,15 +136,23 @@ def _throughput(c: Candidate, load_rps: float | None) -> Figure:
         _("Output tokens/s per GPU"),
         sig(c.output_tokens_per_s_per_gpu),
         inside,
-        _("goodput {n} req/s").format(n=within(c.goodput_rps, load_rps)),
+        " · ".join([_("goodput {n} req/s").format(n=within(c.goodput_rps, load_rps)), *_per_paid(c)]),
         _(
-            "Output tokens of the whole deployment over its GPUs. Goodput counts only the requests "
-            "that meet every limit."
+            "Output tokens of the whole deployment over the GPUs that its workers use. Goodput counts only the "
+            "requests that meet every limit."
         )
         + _below(inside)
         + (f" {why}" if (why := why_lower(c)) else ""),
         marks=_marks(c, key),
     )
+
+
+def _per_paid(c: Candidate) -> list[str]:
+    """Tokens over the GPUs that are paid for, where these are others than those in use."""
+    if c.gpus_paid in (None, c.gpus):
+        return []
+    per_paid = c.output_tokens_per_s_per_gpu * c.gpus / (c.gpus_paid or c.gpus)
+    return [_("per GPU in use; {n} per GPU paid for").format(n=sig(per_paid))]
 
 
 def _judged(c: Candidate, *metrics: str) -> list[Figure]:

@@ -30,7 +30,9 @@ def show(form: Form) -> None:
         "objective",
         _("Best means"),
         objectives(),
-        help=_("Goodput: requests per second that meet every limit."),
+        help=_(
+            "Goodput: requests per second that meet every limit, over the GPUs that workers use, not those paid for."
+        ),
     )
 
 
