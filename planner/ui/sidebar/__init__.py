@@ -30,7 +30,7 @@ def show() -> PlannerError | None:
         engine.show(form)
         error = state.rebuild(form.values)
         with way_back:
-            files.undo()
+            files.undo(refused=error is not None)
         with keep:
             session.saved()
             session.link()

@@ -34,9 +34,9 @@ def gallery_picker() -> None:
     )
 
 
-def undo() -> None:
-    """A way back to what was loaded, where the form has left it."""
-    if state.edited():
+def undo(*, refused: bool = False) -> None:
+    """A way back to what was loaded, where the form has left it, be it for values that are ``refused``."""
+    if refused or state.edited():
         st.button(
             _("Undo all changes"),
             icon=":material/undo:",
