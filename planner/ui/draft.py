@@ -30,6 +30,8 @@ OPTIONS = tuple(EngineOptions.model_fields)
 CLASSES = tuple(PrecisionChoice.model_fields)
 RECOVERY = tuple(name for name in Reliability.model_fields if name not in ("spare_nodes", "failures"))
 DEFAULT_PERCENTILE = {"ttft_ms": "p95", "tbt_ms": "p99", "tpot_ms": "mean", "e2e_ms": "p95"}
+REUSE = "prefix_reuse"
+"""Whether the scenario's own reuse of prefixes is kept; the form does not change what it says."""
 CHANGED = " (changed)"
 """End of the name of a scenario that is no longer the one it was loaded as; its description goes."""
 _MOST_NAME = 200
@@ -48,6 +50,7 @@ def fields(scenario: Scenario) -> Fields:
         "engine.name": scenario.engine.name,
         "engine.version": scenario.engine.version or "",
         "hit_percent": 100.0 * scenario.workload.prefix_hit_rate,
+        REUSE: scenario.workload.prefix_reuse is not None,
         "completion_percent": _percent(scenario.slo.completion_rate),
     }
     out |= _hardware_fields(scenario.hardware)
@@ -190,6 +193,8 @@ def _put_simple(data: dict[str, Any], changed: Fields) -> None:
         data["engine"].pop("version", None)
     if "engine.version" in changed:
         _set(data["engine"], "version", changed["engine.version"].strip() or None)
+    if changed.get(REUSE) is False:
+        data["workload"].pop("prefix_reuse", None)
     if "hit_percent" in changed:
         percent = changed["hit_percent"] or 0.0
         if not 0.0 <= percent < 100.0:

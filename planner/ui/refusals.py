@@ -48,6 +48,7 @@ ERRORS = (
     N_("a number is needed"),
     N_("must be above mean_tokens = {n}"),
     N_("must be at most {n} times mean_tokens"),
+    N_("p95_tokens of a lognormal must be above its mean {a} and at most {b} ({x} times the mean)"),
     N_("norms stay at 16 bits or more"),
     N_("this architecture is not understood; known model types: {names}"),
     N_("these keys may change parameters or memory and are not understood for this architecture"),

@@ -151,6 +151,12 @@ def _put_what_waits() -> None:
         st.toast(told, icon=":material/check:")
 
 
+def nodes() -> list[str]:
+    """Node types chosen in the form, in order."""
+    chosen: list[str] | None = st.session_state.get(f"{PREFIX}nodes")
+    return list(chosen or [])
+
+
 def example_id() -> str | None:
     """The example that the scenario started from; None for an upload."""
     id: str | None = st.session_state.get(_EXAMPLE)

@@ -139,9 +139,10 @@ def test_beside_a_plan_only_what_leads_to_a_better_one_is_offered(loosened):
     (one,) = offers
     assert "TPOT limit" in one.label
     assert "lowest cost per token" in one.label
-    before = app.metric[0].value
+    before, limit = app.metric[0].value, app.number_input(key=f"{state.PREFIX}slo.tpot_ms.limit").value
     one.click().run()
     assert app.metric[0].value != before
+    assert app.number_input(key=f"{state.PREFIX}slo.tpot_ms.limit").value > limit
     assert not [b for b in app.main.button if b.label.startswith("Try")], "nothing more is gained: no ratchet"
 
 

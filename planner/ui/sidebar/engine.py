@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from planner.ui.field_names import option_labels
 from planner.ui.i18n import _
 from planner.ui.sidebar.form import Form
 from planner.ui.words import engines, precision_classes
@@ -25,34 +26,34 @@ def show(form: Form) -> None:
 
 def _options(form: Form) -> None:
     own = _("engine's own")
-    help = option_help()
+    help, label = option_help(), option_labels()
     form.real(
         "option.gpu_memory_utilization",
-        _("Part of GPU memory used, 0–1"),
+        label["gpu_memory_utilization"],
         help["gpu_memory_utilization"],
         step=0.01,
         optional=own,
     )
-    form.whole("option.max_num_seqs", _("Most sequences in a step"), help["max_num_seqs"], optional=own)
+    form.whole("option.max_num_seqs", label["max_num_seqs"], help["max_num_seqs"], optional=own)
     form.whole(
         "option.max_num_batched_tokens",
-        _("Most tokens in a step"),
+        label["max_num_batched_tokens"],
         help["max_num_batched_tokens"],
         optional=own,
     )
-    form.whole("option.max_model_len", _("Longest context, tokens"), help["max_model_len"], optional=own)
-    form.three_way("option.chunked_prefill", _("Chunked prefill"), help["chunked_prefill"])
-    form.three_way("option.cuda_graphs", _("CUDA graphs"), help["cuda_graphs"])
-    form.three_way("option.two_batch_overlap", _("Two-batch overlap"), help["two_batch_overlap"])
+    form.whole("option.max_model_len", label["max_model_len"], help["max_model_len"], optional=own)
+    form.three_way("option.chunked_prefill", label["chunked_prefill"], help["chunked_prefill"])
+    form.three_way("option.cuda_graphs", label["cuda_graphs"], help["cuda_graphs"])
+    form.three_way("option.two_batch_overlap", label["two_batch_overlap"], help["two_batch_overlap"])
     form.whole(
         "option.redundant_experts",
-        _("Copies of hot experts"),
+        label["redundant_experts"],
         help["redundant_experts"],
         optional=own,
     )
     form.real(
         "option.expert_skew",
-        _("Unevenness of expert use"),
+        label["expert_skew"],
         help["expert_skew"],
         step=0.1,
         optional=own,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from planner.economics.recovery import reliability_defaults
+from planner.ui.field_names import recovery_labels
 from planner.ui.i18n import _
 from planner.ui.numbers import sig
 from planner.ui.sidebar.form import Form
@@ -26,22 +27,10 @@ def show(form: Form) -> None:
             optional=_("as the catalogue says"),
         )
         defaults = reliability_defaults()
-        for field, label in times().items():
+        for field, label in recovery_labels().items():
             form.real(
                 f"reliability.{field}",
                 label,
                 step=0.1 if field in ("weight_read_gb_s", "gpu_failures_per_year") else 5.0,
                 optional=sig(getattr(defaults, field).value),
             )
-
-
-def times() -> dict[str, str]:
-    """Field of the scenario's reliability -> label with its unit."""
-    return {
-        "detection_s": _("Until a failure is noticed, s"),
-        "restart_s": _("Restart on other hardware, s"),
-        "weight_read_gb_s": _("Reading weights, GB/s for each node"),
-        "graph_capture_s": _("CUDA graph capture, s"),
-        "warm_up_s": _("Memory profile and kernel tuning, s"),
-        "gpu_failures_per_year": _("Failures a year for each GPU"),
-    }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from planner.ui.i18n import _
+from planner.ui import draft, state
+from planner.ui.field_names import length_labels
+from planner.ui.i18n import _, ngettext
+from planner.ui.numbers import count
 from planner.ui.sidebar.form import Form, columns
 from planner.ui.words import arrival_kinds, length_kinds
 
@@ -17,6 +20,24 @@ def show(form: Form) -> None:
     )
     _length(form, "out", _("Output tokens"), _("Generated tokens of a request. Long tail: lognormal."))
     _arrival(form)
+    _prefix_cache(form)
+
+
+def _prefix_cache(form: Form) -> None:
+    """The hit rate; where the scenario file says how prefixes are used again, that, and the hit rate without it."""
+    reuse = state.loaded().workload.prefix_reuse
+    if reuse is not None and form.switch(
+        draft.REUSE,
+        _("Prefixes used again, as in the scenario file"),
+        _("The hit rate follows from what the caches hold; without it, you give the hit rate."),
+    ):
+        told = ngettext(
+            "{prefixes} prefix of {tokens} tokens; the plan says under Assumed what part of the prompts it comes to.",
+            "{prefixes} prefixes of {tokens} tokens; the plan says under Assumed what part of the prompts it comes to.",
+            reuse.prefixes,
+        )
+        st.caption(told.format(prefixes=count(reuse.prefixes), tokens=count(reuse.tokens)))
+        return
     form.real(
         "hit_percent",
         _("Prefix cache hits, % of input tokens"),
@@ -26,7 +47,7 @@ def show(form: Form) -> None:
 
 
 def _length(form: Form, short: str, label: str, help: str) -> None:
-    kinds = length_kinds()
+    kinds, parts = length_kinds(), length_labels()
     if form.defaults[f"{short}.kind"] != "empirical":
         kinds.pop("empirical")
     left, right = columns([1, 1], align="top")
@@ -34,17 +55,17 @@ def _length(form: Form, short: str, label: str, help: str) -> None:
         kind = form.select(f"{short}.kind", label, kinds, help=help)
     if kind == "fixed":
         with right:
-            form.whole(f"{short}.tokens", _("tokens each"))
+            form.whole(f"{short}.tokens", parts["tokens"])
     elif kind == "uniform":
         with right:
-            form.whole(f"{short}.min", _("from"))
-            form.whole(f"{short}.max", _("to"))
+            form.whole(f"{short}.min", parts["min_tokens"])
+            form.whole(f"{short}.max", parts["max_tokens"])
     elif kind == "lognormal":
         with right:
-            form.real(f"{short}.mean", _("mean"), step=100.0)
+            form.real(f"{short}.mean", parts["mean_tokens"], step=100.0)
             form.real(
                 f"{short}.p95",
-                _("95 % are below"),
+                parts["p95_tokens"],
                 _("The 95th percentile: above the mean and at most 3.87 times the mean."),
                 step=100.0,
             )
