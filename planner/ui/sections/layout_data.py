@@ -194,6 +194,9 @@ class OperatorPoint:
     """Data type whose peak is its roof."""
     of_roof: float
     """What it reaches of the lower of both roofs at its intensity, 0 to 1."""
+    of_limit: float
+    """The same of the roof that ``bound`` names, be it the lower one or not: a fitted curve may answer to arithmetic
+    where the work alone would lie under the bandwidth."""
 
 
 def operator_points(
@@ -214,8 +217,9 @@ def operator_points(
         kind, here = kind if kind in device.peak_flops else "bf16", took * MILLISECOND
         flops = float(done.flops[0])
         intensity = flops / float(done.bytes_within(here, device.mem_bw)[0])
-        reached, roof = flops / here, min(device.peak_flops.get(kind, np.inf), intensity * device.mem_bw)
-        points.append(
-            OperatorPoint(term.term, phase, intensity, reached, took, term.share, term.bound, kind, reached / roof)
-        )
+        reached, peak, slope = flops / here, device.peak_flops.get(kind, np.inf), intensity * device.mem_bw
+        roof = min(peak, slope)
+        limit = {"compute": peak, "memory": slope}.get(term.bound or "", roof)
+        shares = (reached / roof, reached / limit)
+        points.append(OperatorPoint(term.term, phase, intensity, reached, took, term.share, term.bound, kind, *shares))
     return tuple(points)

@@ -26,7 +26,7 @@ from planner.ui.words import bounds, phases, term_name
 from planner.units import TERA
 
 FAR_BELOW, LARGE = 0.25, 0.05
-"""Part of its roof below which an operator's limit is explained, where it takes at least LARGE of its step."""
+"""Part of the roof that limits an operator below which that is explained, where it takes at least LARGE of its step."""
 HIGHEST_SKEW, SKEW_STEP, POINTS = 3.0, 0.05, 31
 
 
@@ -184,15 +184,15 @@ def show_roofline(subject: Subject, steps: dict[Phase, tuple[Workers, StepWork]]
 
 def _far_below(points: tuple[OperatorPoint, ...]) -> None:
     """What "limited by" means of operators that their curve puts far below the roof that it names."""
-    far = [p for p in points if p.bound in ("compute", "memory") and p.of_roof < FAR_BELOW and p.share >= LARGE]
+    far = [p for p in points if p.bound in ("compute", "memory") and p.of_limit < FAR_BELOW and p.share >= LARGE]
     for bound in dict.fromkeys(p.bound for p in far):
         these = [p for p in far if p.bound == bound]
         text = _(
-            "{names}: limited by {bound}, at {share} of the roof. That is what the measured kernel's curve answers to, "
-            "not the roof itself: what the kernel does beyond the work (padded rows, small shapes, unpacking of narrow "
+            "{names}: limited by {bound}, at {share} of that roof. That is what the measured kernel's curve answers "
+            "to, not the roof itself: what the kernel does beyond the work (padded rows, small shapes, unpacking of narrow "
             "formats, further passes) counts with it. A better kernel could gain more here than a faster GPU."
         )
-        lowest, highest = (percent(end(p.of_roof for p in these)) for end in (min, max))
+        lowest, highest = (percent(end(p.of_limit for p in these)) for end in (min, max))
         st.caption(
             text.format(
                 names=plain(listed(dict.fromkeys(term_name(p.term) for p in these))),

@@ -192,6 +192,8 @@ def test_operators_stay_under_their_roof(which, request):
             roof = min(device.peak_flops[p.compute], p.intensity * device.mem_bw)
             assert p.flops_per_s <= 1.000001 * roof, p
             assert p.of_roof == pytest.approx(p.flops_per_s / roof)
+            named = {"compute": device.peak_flops[p.compute], "memory": p.intensity * device.mem_bw}
+            assert p.of_limit == pytest.approx(p.flops_per_s / named.get(p.bound, roof))
         figure = roofline(points, device.peak_flops, device.mem_bw)
         assert sum(len(t.x) for t in figure.data if t.mode == "markers+text") == len(points)
 
