@@ -14,6 +14,8 @@ from planner.catalog.model_spec import ModelSpec, MoeFeedForward
 from planner.errors import InfeasibleError, InputError
 from planner.export.checkpoints import Checkpoint, checkpoint_of
 from planner.export.words import Var, Word, dns_name
+from planner.layout.hosts import even_hosts
+from planner.layout.layouts import Layouts
 from planner.layout.packing import places
 from planner.scenario.load import resolve_model
 from planner.search.headline import headline
@@ -205,25 +207,8 @@ def _stretches(own: NDArray[np.int64], before: NDArray[np.int64]) -> tuple[Stret
 
 
 def spread(layout: Layout, host: int, engine: str) -> int:
-    """Fewest hosts of ``host`` GPUs on which a worker's ranks lie evenly, as every engine asks of a multi-node worker.
-
-    vLLM starts whole data-parallel ranks on a host, or a rank on whole hosts (vllm/config/parallel.py
-    nnodes_within_dp); SGLang whole pipeline stages on a host, or a stage on whole hosts
-    (sglang/srt/entrypoints/engine.py _calculate_rank_ranges).
-    """
-    gpus = layout.gpus
-    hosts = math.ceil(gpus / host)
-    while not _lies_evenly(layout, gpus, hosts, engine):
-        hosts += 1
-    return hosts
-
-
-def _lies_evenly(layout: Layout, gpus: int, hosts: int, engine: str) -> bool:
-    if gpus % hosts:
-        return False
-    unit = {"vllm": layout.tp * layout.pp, "sglang": layout.tp * layout.attention_dp}.get(engine, 1)
-    each = gpus // hosts
-    return each % unit == 0 or unit % each == 0
+    """Hosts of ``host`` GPUs that a worker spans: the fewest on which its ranks lie evenly."""
+    return int(even_hosts(Layouts.of(**layout.model_dump()), host, engine)[0])
 
 
 def _experts(spec: ModelSpec) -> int:

@@ -19,6 +19,8 @@ class NodeShape:
     """GPUs that share one scale-up domain; 1 where there is only PCIe."""
     nics: int | None = None
     """Compute NICs of the node; None where not sourced."""
+    host: int | None = None
+    """GPUs of one of its hosts (a tray of a rack); None where the node is one host."""
 
     def __post_init__(self) -> None:
         for field in ("gpus", "domain"):

@@ -282,7 +282,7 @@ def _taken(s: Setup, w: Workers) -> list[IntArray]:
     """What workers of a pool take: GPUs, nodes, and the size of one where it says how well those of another pool lie
     beside them: powers of two that divide a node, and whole nodes, leave no gap that their number does not tell of.
     """
-    size, per_node = w.layouts.gpus, w.hardware.gpus_per_node
+    size, per_node = w.footprint, w.hardware.gpus_per_node
     even = ((size & (size - 1)) == 0) & (per_node % size == 0) | (size % per_node == 0)
     apart = s.scenario.hardware.pools is not None
     return [w.gpus, w.nodes] if apart or even.all() else [w.gpus, w.nodes, size]

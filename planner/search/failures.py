@@ -53,6 +53,11 @@ class FailingPool:
         """Of one worker."""
         return int(self.workers.layouts.gpus[0])
 
+    @property
+    def footprint(self) -> int:
+        """GPUs of its node that one worker keeps from others."""
+        return int(self.workers.footprint[0])
+
     def lost(self, failure: Failure, k: IntArray) -> IntArray:
         """Workers that ``k`` failures take, (n,)."""
         return np.minimum(k * self.losses[failure], self.count)
@@ -63,7 +68,7 @@ class FailingPool:
 
     def on_spare_nodes(self, nodes: int) -> int:
         """Workers on ``nodes`` spare ones."""
-        return workers_on(nodes, self.workers.hardware.gpus_per_node, self.gpus)
+        return workers_on(nodes, self.workers.hardware.gpus_per_node, self.footprint)
 
     def more_nodes(self, more: int, failure: Failure) -> int:
         """Nodes for ``more`` workers: beside the others where what fails together is less than a node, else apart, so
@@ -104,7 +109,7 @@ def falls_of(s: Setup, row: Deployments) -> dict[Failure, IntArray]:
     if not together(s, pools):
         return {f: np.diag([one.lost_workers(f) for one in of]) for f in FAILURES}
     (a, b), per_node = pools, pools[0].hardware.gpus_per_node
-    sizes = [int(pool.layouts.gpus[0]) for pool in pools]
+    sizes = [int(pool.footprint[0]) for pool in pools]
     at = places(int(a.count[0]), sizes[0], int(b.count[0]), sizes[1], per_node)
     begins = (at.node * per_node + at.gpu, at.other_node * per_node + at.other_gpu)
     last = int(max(b.max() for b in begins)) // per_node
@@ -197,7 +202,7 @@ def _more_together(decode: FailingPool, prefill: FailingPool, more: Sequence[int
     per_node = decode.workers.hardware.gpus_per_node
 
     def nodes(d: int, p: int) -> int:
-        return int(packed(d, decode.gpus, p, prefill.gpus, per_node).nodes)
+        return int(packed(d, decode.footprint, p, prefill.footprint, per_node).nodes)
 
     if decode.domains.gpus(failure) >= per_node:
         return nodes(*more)
@@ -265,9 +270,9 @@ def availability(
     if prefill is None or not shared:
         spare = [np.array([pool.on_spare_nodes(spare_nodes)]) for pool in pools]
     else:
-        large, small = sorted(pools, key=lambda pool: -pool.gpus)
+        large, small = sorted(pools, key=lambda pool: -pool.footprint)
         many = np.arange(large.on_spare_nodes(spare_nodes) + 1)
-        few = room_beside(many, large.gpus, small.gpus, spare_nodes, large.workers.hardware.gpus_per_node)
+        few = room_beside(many, large.footprint, small.footprint, spare_nodes, large.workers.hardware.gpus_per_node)
         spare = [many, few] if large is decode else [few, many]
     shares = [
         slo_availability(pool.count + more, n, share)

@@ -44,6 +44,7 @@ DEFAULT_WORKER_GPUS = 64
 class Hardware:
     """One node type as the scenario uses it."""
 
+    engine: str
     choice: NodeChoice
     node: Node
     accelerator: Accelerator
@@ -260,7 +261,8 @@ def _hardware(s: Setup, choice: NodeChoice) -> Hardware:
     here = device(accelerator, node)
     domain = fabric(node, accelerator).domain
     gpus = choice.gpus or node.gpus
-    shape = NodeShape(node.id, gpus, min(domain, gpus), node.nics.count if node.nics else None)
+    nics, host = node.nics.count if node.nics else None, node.gpus_per_host
+    shape = NodeShape(node.id, gpus, min(domain, gpus), nics, None if host is None or host >= gpus else host)
     options = s.scenario.engine.options
     skew = options.expert_skew if options.expert_skew is not None else default_expert_skew()
     engine = s.scenario.engine.name
@@ -280,6 +282,7 @@ def _hardware(s: Setup, choice: NodeChoice) -> Hardware:
         whole_dense=engine_memory(engine, s.catalog).whole_dense,
     )
     return Hardware(
+        engine=engine,
         choice=choice,
         node=node,
         accelerator=accelerator,

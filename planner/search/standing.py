@@ -47,7 +47,7 @@ def standing(s: Setup, pools: Sequence[Workers]) -> Standing:
         each = tuple(pool.nodes for pool in pools)
         return Standing(np.asarray(sum(each)), each, None)
     a, b = pools
-    found = packed(a.count, a.layouts.gpus, b.count, b.layouts.gpus, a.hardware.gpus_per_node)
+    found = packed(a.count, a.footprint, b.count, b.footprint, a.hardware.gpus_per_node)
     return Standing(found.nodes, (found.first, found.second), found.shared)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.layout.hosts import footprint
 from planner.layout.layouts import Layouts
 from planner.layout.packing import nodes_of
 from planner.search.rejections import Rejections
@@ -48,9 +49,15 @@ class Workers:
         return self.count * self.layouts.gpus
 
     @cached_property
+    def footprint(self) -> IntArray:
+        """GPUs of its node that a worker keeps from others."""
+        shape = self.hardware.shape
+        return footprint(self.layouts, shape.host or shape.gpus, shape.gpus, self.hardware.engine)
+
+    @cached_property
     def nodes(self) -> IntArray:
         """Whole nodes that the workers occupy where no others do."""
-        return nodes_of(self.count, self.layouts.gpus, self.hardware.gpus_per_node)
+        return nodes_of(self.count, self.footprint, self.hardware.gpus_per_node)
 
     def take(self, rows: IntArray) -> Workers:
         """The workers at positions ``rows``."""

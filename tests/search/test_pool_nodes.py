@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.export.roles import deployment
 from planner.layout.packing import packed
 from planner.search.headline import headline
 from planner.search.planning import plan
@@ -162,3 +163,14 @@ def test_hardware_kept_for_a_pool_has_a_limit_of_its_own(spare: int) -> None:
                 assert c.decode_pool is not None
                 assert (c.prefill_pool.nodes or 0) + spare <= narrow[0]
                 assert (c.decode_pool.nodes or 0) + spare <= narrow[1]
+
+
+def test_what_is_planned_in_a_rack_has_hosts_there() -> None:
+    """18 trays of four GPUs: what scripts start a worker on is what the plan counts."""
+    answer = plan(planner.load_scenario("examples/kimi-k2-gb200.yaml"))
+    assert answer.best is not None
+    for c in answer.candidates:
+        roles = deployment(answer, c.rank).roles
+        assert c.nodes is not None
+        assert sum(role.hosts for role in roles) <= 18 * c.nodes
+    assert answer.best.nodes == 1
