@@ -189,8 +189,8 @@ def _far_below(points: tuple[OperatorPoint, ...]) -> None:
         these = [p for p in far if p.bound == bound]
         text = _(
             "{names}: limited by {bound}, at {share} of that roof. That is what the measured kernel's curve answers "
-            "to, not the roof itself: what the kernel does beyond the work (padded rows, small shapes, unpacking of narrow "
-            "formats, further passes) counts with it. A better kernel could gain more here than a faster GPU."
+            "to, not the roof itself: what the kernel does beyond the work (padded rows, small shapes, unpacking of "
+            "narrow formats, further passes) counts with it. A better kernel could gain more here than a faster GPU."
         )
         lowest, highest = (percent(end(p.of_limit for p in these)) for end in (min, max))
         st.caption(
