@@ -2,16 +2,22 @@
 those of hardware kept for each pool are counted and limited apart.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import planner
+from planner.catalog import catalog
 from planner.export.roles import deployment
 from planner.layout.packing import packed
+from planner.search.aggregated import fitting_layouts
+from planner.search.disaggregated import decode_points, disaggregated_deployments, prefill_points
 from planner.search.headline import headline
 from planner.search.planning import plan
+from planner.search.setup import setup
+from planner.search.standing import standing
 
 
 def question(hardware: dict[str, Any], rate: float = 30.0, **more: Any) -> planner.Scenario:
@@ -174,3 +180,23 @@ def test_what_is_planned_in_a_rack_has_hosts_there() -> None:
         assert c.nodes is not None
         assert sum(role.hosts for role in roles) <= 18 * c.nodes
     assert answer.best.nodes == 1
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_without_a_known_network_both_pools_stand_in_one_node(closed: bool) -> None:
+    asked = question({"candidates": [{"node": "dgx-h200"}]}, 4.0)
+    if closed:
+        data = asked.to_dict()
+        data["workload"]["arrival"] = {"kind": "closed_loop", "concurrency": 32}
+        asked = planner.Scenario.from_dict(data)
+    s = setup(asked, catalog())
+    known = s.hardware(asked.hardware.candidates[0])
+    alone = replace(known, device=replace(known.device, nic_bw=None))
+    found = []
+    for hw in (known, alone):
+        fitting = fitting_layouts(s, hw, 8)
+        table = disaggregated_deployments(s, prefill_points(s, hw, fitting), decode_points(s, hw, fitting), None)
+        assert table is not None
+        found.append(standing(s, table.pools).nodes)
+    assert found[0].max() > 1
+    assert found[1].max() == 1
