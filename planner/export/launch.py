@@ -105,6 +105,11 @@ def _worker(d: Deployment, engine: str, role: Role, settings: Settings, host: st
 
 def _router(d: Deployment, engine: str) -> list[str]:
     port = kubernetes()["ports"]["http"]
+    taken = f"Port {port} is also that of a host's first worker: run the router on another host, or change its port."
+    return [*(comment(taken) if d.roles[0].stretches else []), *_router_command(d, engine, port)]
+
+
+def _router_command(d: Deployment, engine: str, port: int) -> list[str]:
     if engine == "sglang":
         version = flag_list("sglang-router").version
         return [

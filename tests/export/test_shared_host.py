@@ -155,3 +155,4 @@ def test_pools_on_one_host_are_told_apart_in_words() -> None:
     assert "prefill on dgx-h100: 2 workers of 2 GPUs on hosts that both pools share" in text
     assert "on host 0 2 on GPUs 4 to 7, ports 8100 to 8200." in text
     assert "on host 0 1 on GPUs 0 to 3, port 8000." in text
+    assert "Port 8000 is also that of a host's first worker: run the router on another host" in text
