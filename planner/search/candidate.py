@@ -95,7 +95,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     hardware = [d.decode.hardware] if d.prefill is None else [d.prefill.hardware, d.decode.hardware]
     spread, note = extra_spread(hardware), cache(partial(evidence_note, s, hardware))
     leaner = next_steps(s, d, rows, ranks, held)
-    paid = billed_gpus(s, [chosen] if pool is None else [pool, chosen])
+    pools = [chosen] if pool is None else [pool, chosen]
+    paid, stand, spare = billed_gpus(s, pools), standing(s, pools), spare_nodes(s, pools)
     out: dict[int, Candidate] = {}
     for k, row in enumerate(int(r) for r in rows):
         settings = operating_point(s, chosen, sequences, k)
@@ -110,6 +111,8 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
             note=note,
             memory=MemoryGib(**budget.gib(k)),
             paid=int(paid[k]),
+            nodes=int(stand.nodes[k]) + spare,
+            shared=None if stand.shared is None else int(stand.shared[k]),
             held=float(held[k]),
             per_worker=float(steps_with[k]),
             memory_holds=float(memory_holds[k]),
@@ -129,6 +132,7 @@ def candidates(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
                 s,
                 d,
                 row,
+                stand.of_pool,
                 (pool_budget, budget),
                 (operating_point(s, pool, pool_sequences, k, drafts=False), settings),
                 k,
@@ -150,6 +154,8 @@ def _candidate(
     note: Callable[..., Evidence],
     memory: MemoryGib,
     paid: int,
+    nodes: int,
+    shared: int | None,
     held: float,
     per_worker: float,
     memory_holds: float,
@@ -174,7 +180,6 @@ def _candidate(
     gpus = int(d.gpus[i])
     output_rate = float(o.throughput_rps[i]) * float(s.traffic.output_tokens)
     input_rate = float(o.throughput_rps[i]) * float(s.traffic.input_tokens)
-    stand = standing(s, d.pools)
     return Candidate(
         rank=rank,
         layout=Layout(**w.layouts.row(i)),
@@ -184,8 +189,8 @@ def _candidate(
         replicas=int(w.count[i]),
         node=w.hardware.id,
         accelerator=w.hardware.accelerator.id,
-        nodes=int(stand.nodes[i]) + spare_nodes(s, d.pools),
-        shared_nodes=None if stand.shared is None else int(stand.shared[i]),
+        nodes=nodes,
+        shared_nodes=shared,
         prefill_pool=None if pools is None else pools[0],
         decode_pool=None if pools is None else pools[1],
         ttft_ms=latency["ttft_ms"],
@@ -258,6 +263,7 @@ def _pools(
     s: Setup,
     d: Deployments,
     i: int,
+    nodes: tuple[IntArray, ...],
     budgets: tuple[MemoryBudget, MemoryBudget],
     settings: tuple[OperatingPoint, OperatingPoint],
     k: int,
@@ -267,8 +273,8 @@ def _pools(
     tokens = (float(s.traffic.new_tokens), float(s.traffic.output_tokens))
     busy = (float(d.outcome.prefill_utilisation[i]), float(d.outcome.utilisation[i]))
     pools = []
-    rows = zip(d.pools, standing(s, d.pools).of_pool, budgets, settings, tokens, busy, strict=True)
-    for w, nodes, budget, own, per_request, used in rows:
+    rows = zip(d.pools, nodes, budgets, settings, tokens, busy, strict=True)
+    for w, taken, budget, own, per_request, used in rows:
         gpus = int(w.gpus[i])
         pools.append(
             Pool(
@@ -276,7 +282,7 @@ def _pools(
                 layout=Layout(**w.layouts.row(i)),
                 workers=int(w.count[i]),
                 gpus=gpus,
-                nodes=int(nodes[i]),
+                nodes=int(taken[k]),
                 concurrency_per_worker=float(w.concurrency[i]),
                 utilisation=used,
                 tokens_per_s_per_gpu=rate * per_request / gpus,
