@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from planner.economics.sizing import most_carried
 from planner.search.fleet import Fleet
 from planner.search.refining import refine
 from planner.search.settling import at_own_steps
-from planner.search.setup import Setup
+from planner.search.setup import Setup, with_rate
 from planner.search.table import Deployments
 
 FIRST = np.zeros(1, dtype=np.int64)
@@ -42,9 +40,6 @@ def at_rate(s: Setup, row: Deployments, rate_rps: float) -> tuple[Setup, Deploym
     The occupancy to begin with follows the slope of the step times from where ``row`` was evaluated.
     """
     assert row.loaded is not None
-    workload = s.scenario.workload
-    arrival = workload.arrival.model_copy(update={"rate_rps": rate_rps})
-    scenario = s.scenario.model_copy(update={"workload": workload.model_copy(update={"arrival": arrival})})
-    there = replace(s, scenario=scenario)
+    there = with_rate(s, rate_rps)
     found = at_own_steps(there, row.decode, row.loaded.worker)
     return there, refine(there, found, FIRST) if found.outcome.stable[0] else found

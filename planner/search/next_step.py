@@ -15,17 +15,21 @@ import numpy as np
 from planner.search.refining import NEAR, refine
 from planner.search.rejections import REASONS, Rejections, sentence
 from planner.search.settling import at_own_steps
-from planner.search.setup import Setup
+from planner.search.setup import Setup, with_rate
 from planner.search.table import Array, BoolArray, Deployments, IntArray
+
+HALVINGS = 6
+"""Evaluations of a deployment on the way to the load of one worker less."""
 
 
 def next_steps(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int], held: Array) -> dict[int, str]:
     """What keeps the aggregated deployments ``rows`` of a table from one worker less, a sentence by row; ``held`` (n,)
     are the requests in one of their workers on average.
 
-    Nothing is said where one worker less would do (under other objectives than cost it may), nor where it cannot be
-    told: a deployment that was looked at step by step is not compared by the closed forms alone, which may be off by
-    :data:`planner.search.refining.NEAR`. Separate pools have no entry.
+    Where the workers would not keep up at all, what breaks first on the way there is told, of the plan's answer alone:
+    a queue without end breaks everything. Nothing is said where one worker less would do (under other objectives than
+    cost it may), nor where it cannot be told: a deployment that was looked at step by step is not compared by the
+    closed forms alone, which may be off by :data:`planner.search.refining.NEAR`. Separate pools have no entry.
     """
     if d.prefill is not None:
         return {}
@@ -43,8 +47,14 @@ def next_steps(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int
     if best.size:  # a chain of steps takes long: only for what the plan answers with
         fewer = refine(s, fewer, best)
         open_ones[best] = False
-    told = np.flatnonzero(~fewer.rejections.feasible & ~open_ones)
-    return said | {int(several[k]): _sentence(fewer, k) for k in told.tolist()}
+    beyond = ~fewer.outcome.stable | _is(fewer.rejections, "memory")
+    told = np.flatnonzero(~fewer.rejections.feasible & ~open_ones & ~(beyond & (s.in_flight is None)))
+    found = {int(several[k]): _sentence(fewer, k) for k in told.tolist()}
+    for k in np.flatnonzero(beyond & (s.in_flight is None)).tolist():
+        first = _first_broken(s, d, several[[k]]) if ranks[int(several[k])] == 1 else None
+        if first is not None:
+            found[int(several[k])] = first
+    return said | found
 
 
 def _one_less(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
@@ -57,6 +67,36 @@ def _one_less(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
     return at_own_steps(s, replace(here, count=count, concurrency=requests), load, load.decode_step_slope_s)
 
 
+def _first_broken(s: Setup, d: Deployments, row: IntArray) -> str | None:
+    """What deployment ``row`` (1,) breaks first as the load on each of its workers rises to that of one worker less."""
+    assert d.loaded is not None
+    assert s.rate_rps is not None
+    rate, here, load = float(s.rate_rps), d.decode.take(row), d.loaded.worker.take(row)
+    count = int(here.count[0])
+    most = count / (count - 1.0)
+    low, high, broken = 1.0, most, None
+    for _ in range(HALVINGS):
+        more = 0.5 * (low + high)
+        found = at_own_steps(with_rate(s, more * rate), here, load, load.decode_step_slope_s)
+        if found.rejections.feasible[0]:
+            low = more
+        else:
+            high, broken = more, found.rejections
+    if broken is None or low == 1.0:  # the closed forms let it through to the end, or not even as it is planned
+        return None
+    reason = broken.names[int(broken.code[0])]
+    why = sentence(REASONS[reason], float(broken.needed[0]), float(broken.available[0]))
+    if reason == "rate":
+        why = "the load is more than the workers pass"
+    loaded = f"{count - 1:,} instead of {count:,} would have {most - 1.0:.0%} more load each"
+    return f"One worker less is too few: {loaded}, and from {high - 1.0:.0%} more on {why}."
+
+
+def _is(r: Rejections, name: str) -> BoolArray:
+    """Where this is the reason, (n,)."""
+    return np.asarray(r.code == (r.names.index(name) if name in r.names else len(r.names)))
+
+
 def _close(r: Rejections) -> BoolArray:
     """Where the closed forms let a deployment through or find a latency over its limit by less than NEAR, (n,)."""
     of_latency = np.array([*(name.startswith("slo_") for name in r.names), False])[r.code]
@@ -66,9 +106,6 @@ def _close(r: Rejections) -> BoolArray:
 def _sentence(fewer: Deployments, k: int) -> str:
     r, w = fewer.rejections, fewer.decode
     reason = r.names[int(r.code[k])]
-    why, each = "the load is more than the workers pass", ""
-    if reason != "rate":  # what is reached there is a bound of the closed forms, not a rate that the workers pass
-        why = sentence(REASONS[reason], float(r.needed[k]), float(r.available[k]))
-        each = f", at {float(w.concurrency[k]):,.0f} requests per worker"
-    count = int(w.count[k])
-    return f"One worker less is too few: with {count:,} instead of {count + 1:,}{each}, {why}."
+    why = sentence(REASONS[reason], float(r.needed[k]), float(r.available[k]))
+    count, each = int(w.count[k]), f"{float(w.concurrency[k]):,.0f} requests per worker"
+    return f"One worker less is too few: with {count:,} instead of {count + 1:,}, at {each}, {why}."

@@ -306,3 +306,11 @@ def _own_runs(s: Setup, accelerator: str) -> dict[str, Adjustment]:
 def _factor(own: Mapping[str, Adjustment], metric: str) -> float:
     """Measured over predicted time of a metric, as the user's own runs show it."""
     return float(np.exp(own[metric].log_shift)) if metric in own else 1.0
+
+
+def with_rate(s: Setup, rate_rps: float) -> Setup:
+    """The same at another offered rate, in requests per second."""
+    scenario = s.scenario
+    arrival = scenario.workload.arrival.model_copy(update={"rate_rps": rate_rps})
+    workload = scenario.workload.model_copy(update={"arrival": arrival})
+    return replace(s, scenario=scenario.model_copy(update={"workload": workload}))

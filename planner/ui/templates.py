@@ -176,7 +176,10 @@ SENTENCES = (
         "network bandwidth {c}"
     ),
     N_("One worker less is too few: with {a} instead of {b}, at {n} requests per worker, {why}"),
-    N_("One worker less is too few: with {a} instead of {b}, {why}"),
+    N_(
+        "One worker less is too few: {a} instead of {b} would have {share} more load each, and from {share2} more on "
+        "{why}"
+    ),
     N_("the load is more than the workers pass"),
     N_("One worker carries the load, with {n} requests in it on average"),
     N_("Of the limits, {metric} ({at}) leaves the least room: {a} of {b} ms"),

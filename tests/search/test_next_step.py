@@ -10,13 +10,17 @@ import pytest
 from planner.catalog import catalog
 from planner.search.aggregated import aggregated_deployments, fitting_layouts
 from planner.search.evaluation import budget_of, cache_slots
+from planner.search.next_step import HALVINGS
 from planner.search.planned import Planned
 from planner.search.planning import planned
-from planner.search.setup import setup
+from planner.search.settling import at_own_steps
+from planner.search.setup import setup, with_rate
 from planner.ui import draft, gallery, phrases
 
-SAID = re.compile(
-    r"One worker less is too few: with (\d+) instead of (\d+)(?:, at ([\d,]+) requests per worker)?, (.+)\."
+SAID = re.compile(r"One worker less is too few: with (\d+) instead of (\d+), at ([\d,]+) requests per worker, (.+)\.")
+ON_THE_WAY = re.compile(
+    r"One worker less is too few: (\d+) instead of (\d+) would have (\d+)% more load each, "
+    r"and from (\d+)% more on (.+)\."
 )
 
 
@@ -25,7 +29,7 @@ def found(request) -> Planned:
     return planned(gallery.example(request.param).scenario, catalog())
 
 
-def test_memory_is_named_where_it_does_not_hold_the_requests_and_only_there(found) -> None:
+def test_memory_is_not_named_where_it_holds_the_requests(found) -> None:
     told = 0
     for c in found.plan.candidates:
         match = SAID.match(c.explanation[0]) if c.explanation else None
@@ -34,15 +38,36 @@ def test_memory_is_named_where_it_does_not_hold_the_requests_and_only_there(foun
         told += 1
         fewer, now, each, why = match.groups()
         assert (int(fewer), int(now)) == (c.replicas - 1, c.replicas)
-        if each is None:
-            assert why == "the load is more than the workers pass"
-            continue
         table = found.deployment(c.rank)
         row, requests = table.decode, float(each.replace(",", ""))
         budget = budget_of(found.setup, row.hardware, row.layouts, np.array([requests]), row.token_budget)
-        assert ("GiB" in why) == (not budget.fits[0]), c.explanation[0]
+        assert budget.fits[0], c.explanation[0]
+        assert "GiB" not in why
         assert requests > c.concurrency_per_worker
     assert told
+
+
+def test_what_breaks_first_is_named_where_one_worker_less_would_not_keep_up(found) -> None:
+    best = found.plan.best
+    assert best is not None
+    match = ON_THE_WAY.match(best.explanation[0])
+    assert match is not None
+    fewer, now, more, broken_at, why = match.groups()
+    assert (int(fewer), int(now)) == (best.replicas - 1, best.replicas)
+    assert int(more) == round(100 / int(fewer))
+    metric = re.match(r"(TTFT|TBT|TPOT) is", why)
+    assert metric is not None
+    row, s = found.deployment(1), found.setup
+    step = int(more) / 2**HALVINGS + 1.0
+
+    def verdict(percent: float) -> str | None:
+        load = row.loaded.worker
+        there = at_own_steps(with_rate(s, s.rate_rps * (1 + percent / 100)), row.decode, load, load.decode_step_slope_s)
+        code = int(there.rejections.code[0])
+        return None if code < 0 else there.rejections.names[code]
+
+    assert verdict(int(broken_at) - step) is None
+    assert verdict(int(broken_at) + 1.0) == f"slo_{metric[1].lower()}"
 
 
 def test_every_sentence_is_known_to_the_translation(found) -> None:
