@@ -12,14 +12,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.search.evaluation import budget_of, held_by, under_load
+from planner.search.judge import judge
+from planner.search.loaded import Loaded, rates, sharing
+from planner.search.outcome import outcome_of
 from planner.search.refining import NEAR, refine
 from planner.search.rejections import REASONS, Rejections, sentence
 from planner.search.settling import at_own_steps
-from planner.search.setup import Setup, with_rate
+from planner.search.setup import Setup
 from planner.search.table import Array, BoolArray, Deployments, IntArray
 
-HALVINGS = 6
-"""Evaluations of a deployment on the way to the load of one worker less."""
+SHARES = 40
+"""Loads on the way to that of one worker less at which a deployment is judged."""
 
 
 def next_steps(s: Setup, d: Deployments, rows: IntArray, ranks: Mapping[int, int], held: Array) -> dict[int, str]:
@@ -68,28 +72,30 @@ def _one_less(s: Setup, d: Deployments, rows: IntArray) -> Deployments:
 
 
 def _first_broken(s: Setup, d: Deployments, row: IntArray) -> str | None:
-    """What deployment ``row`` (1,) breaks first as the load on each of its workers rises to that of one worker less."""
+    """What deployment ``row`` (1,) breaks first as the load on each of its workers rises to that of one worker less;
+    step times follow their slope from the planned load, which is near.
+    """
     assert d.loaded is not None
-    assert s.rate_rps is not None
-    rate, here, load = float(s.rate_rps), d.decode.take(row), d.loaded.worker.take(row)
-    count = int(here.count[0])
+    count = int(d.decode.count[row[0]])
     most = count / (count - 1.0)
-    low, high, broken = 1.0, most, None
-    for _ in range(HALVINGS):
-        more = 0.5 * (low + high)
-        found = at_own_steps(with_rate(s, more * rate), here, load, load.decode_step_slope_s)
-        if found.rejections.feasible[0]:
-            low = more
-        else:
-            high, broken = more, found.rejections
-    if broken is None or low == 1.0:  # the closed forms let it through to the end, or not even as it is planned
+    more = np.linspace(1.0, most, SHARES + 1)
+    rows = np.repeat(row, more.size)
+    w = d.decode.take(rows)
+    rate, cv = rates(s, w.count)
+    load = d.loaded.worker.take(rows).at_rate(rate * more, cv, sharing(s, w.count))
+    result = under_load(s, Loaded(load))
+    requests = np.where(result.stable, result.flow.occupancy, w.concurrency)
+    held = held_by(budget_of(s, w.hardware, w.layouts, np.maximum(requests, 1.0), w.token_budget))
+    r = judge(s, w, None, outcome_of(s, w, None, result, rate), (held,))
+    if not r.feasible[0] or r.feasible.all():  # the closed forms let it through to the end, or not even as planned
         return None
-    reason = broken.names[int(broken.code[0])]
-    why = sentence(REASONS[reason], float(broken.needed[0]), float(broken.available[0]))
+    k = int(np.argmin(r.feasible))
+    reason = r.names[int(r.code[k])]
+    why = sentence(REASONS[reason], float(r.needed[k]), float(r.available[k]))
     if reason == "rate":
         why = "the load is more than the workers pass"
     loaded = f"{count - 1:,} instead of {count:,} would have {most - 1.0:.0%} more load each"
-    return f"One worker less is too few: {loaded}, and from {high - 1.0:.0%} more on {why}."
+    return f"One worker less is too few: {loaded}, and from about {more[k] - 1.0:.0%} more on {why}."
 
 
 def _is(r: Rejections, name: str) -> BoolArray:

@@ -177,8 +177,8 @@ SENTENCES = (
     ),
     N_("One worker less is too few: with {a} instead of {b}, at {n} requests per worker, {why}"),
     N_(
-        "One worker less is too few: {a} instead of {b} would have {share} more load each, and from {share2} more on "
-        "{why}"
+        "One worker less is too few: {a} instead of {b} would have {share} more load each, and from about {share2} "
+        "more on {why}"
     ),
     N_("the load is more than the workers pass"),
     N_("One worker carries the load, with {n} requests in it on average"),
