@@ -66,7 +66,7 @@ def rejections(
         groups += fitting.illegal
         groups += _too_small(s, hw, fitting)
     for table in tables:
-        groups += group(table.rejections, table.describe, _fixes(s, table))
+        groups += group(table.rejections, table.describe, _fixes(s, table, tables))
     groups += [
         RejectionGroup(NODE_REFUSED, 1, None, None, None, f"{r.node}: {r.why}", "add the fact in a catalogue overlay")
         for r in refused
@@ -143,8 +143,12 @@ def _layout_that_fits(s: Setup, hw: Hardware, fitting: Fitting) -> tuple[str | N
     return text, int(wider.layouts.gpus[memory.fits].min()) if memory.fits.any() else None
 
 
-def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None]]:
-    """The smallest change for each reason of a table."""
+def _fixes(s: Setup, table: Deployments, tables: Sequence[Deployments] = ()) -> dict[str, Callable[[int], str | None]]:
+    """The smallest change for each reason of a table.
+
+    Where nothing of it serves, what does of other ``tables`` is named for a limit: another way of serving or other
+    hardware is the way out then.
+    """
     crowded = _of(table, "memory")
     short = short_of_nodes(s, table.decode, table.prefill)
     few = crowded | short
@@ -155,7 +159,16 @@ def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None
         reached = np.where(apart | ~np.isfinite(values), np.nan, values) * MILLISECOND
         name = metric.removesuffix("_ms").upper()
 
-        def fix(_: int, metric: str = name, reached: np.ndarray = reached, limit: float = limit) -> str | None:
+        def fix(
+            _: int,
+            metric: str = name,
+            reached: np.ndarray = reached,
+            limit: float = limit,
+            key: tuple[str, str] = (metric, level),
+        ) -> str | None:
+            elsewhere = next((o for o in tables if o.rejections.feasible.any()), None)
+            if elsewhere is not None and not table.rejections.feasible.any():
+                return _served_by(elsewhere, metric, key, limit)
             within = bool(short.any()) and not few.all()
             serves, broken = table.rejections.feasible, partial(_broken, table)
             all_of = (metric, reached, limit * MILLISECOND, table.gpus, table.describe)
@@ -166,6 +179,13 @@ def _fixes(s: Setup, table: Deployments) -> dict[str, Callable[[int], str | None
         found["nodes"] = lambda i: _more_nodes(table, i)
     found["memory"] = lambda i: _fewer_requests(s, table, i)
     return found
+
+
+def _served_by(table: Deployments, name: str, key: tuple[str, str], limit: float) -> str | None:
+    """The deployment of the fewest GPUs in a table that serves as asked, with what it reaches of a limit in ms."""
+    serves = table.rejections.feasible
+    reached = np.where(serves, latency_ms(table.outcome, *key), np.nan) * MILLISECOND
+    return latency_fix(name, reached, limit * MILLISECOND, table.gpus, table.describe)
 
 
 def _broken(table: Deployments, i: int) -> str | None:

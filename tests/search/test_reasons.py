@@ -12,7 +12,7 @@ from planner.search.fixes import VAST_GPUS
 from planner.search.planning import plan
 from planner.search.reasons import _with_size, rejections
 from planner.search.setup import setup
-from planner.ui import gallery, phrases
+from planner.ui import draft, gallery, phrases
 
 
 def test_a_vast_fix_says_how_many_gpus_it_takes() -> None:
@@ -57,3 +57,16 @@ def test_what_reaches_one_limit_is_no_way_out_where_it_breaks_another() -> None:
     for fix in fixes.values():
         assert fix is not None
         assert fix.partition(" reaches")[0] in serving, fix
+
+
+def test_what_serves_in_separate_pools_is_named_where_no_single_kind_of_worker_does() -> None:
+    """Within one rack no aggregated worker keeps the limit on TPOT; the plan does, with pools."""
+    made = plan(draft.build(gallery.example("kimi-k2-gb200").scenario, {"max_nodes.gb200-nvl72": 1}))
+    assert {c.serving for c in made.candidates} == {"disagg"}
+    fixes = [r.fix for r in made.rejected if r.reason in ("slo_tpot", "slo_ttft")]
+    assert len(fixes) == 2
+    for fix in fixes:
+        assert fix is not None
+        assert fix.startswith("prefill ")
+        assert ", but " not in fix
+        assert phrases.known(fix)
