@@ -121,7 +121,7 @@ def test_a_slip_is_named_and_mended_by_a_button(visit):
     box.fill("900000")
     box.press("Enter")
     page.get_by_role("heading", name="This cannot be planned yet").wait_for()
-    expect(page.get_by_text(re.compile("p95.tokens")).first).to_be_visible()
+    expect(page.get_by_text(re.compile("“95 % are below” of a lognormal")).first).to_be_visible()
     expect(page.get_by_text("Traceback")).to_have_count(0)
 
 
