@@ -29,7 +29,7 @@ def test_trtllm_is_refused_on_amd_gpus_in_one_sentence(tmp_path: Path, capsys: p
 
 @pytest.mark.parametrize("name", ["leaderworkerset", "dynamo"])
 def test_manifests_of_a_plan_for_trtllm_on_amd_gpus_are_refused(name: str) -> None:
-    plan = with_layout(example("llama-3.3-70b-mi300x"), "agg", "trtllm", tp=8)
+    plan = with_layout(example("llama-3.3-70b-mi300x"), "agg", "trtllm", tp=8, moe_tp=8)
     with pytest.raises(InputError, match=r"engine\.name: got 'trtllm'; .* are of AMD"):
         export_text(plan, name)
 

@@ -54,6 +54,7 @@ def _context(model: str, node: str, *, factor: float = 1.0, latency: bool = True
         link_bw=None if here.link_bw is None else here.link_bw * factor,
         nic_bw=None if here.nic_bw is None else here.nic_bw * factor,
         pcie_bw=None if here.pcie_bw is None else here.pcie_bw * factor,
+        vector_flops=None if here.vector_flops is None else here.vector_flops * factor,
     )
     spec = catalog().model(model)
     found = curves(fast, "sglang")
