@@ -82,7 +82,8 @@ def render_estimate(answer: Estimate) -> None:
         out.print(text, markup=False, soft_wrap=True)
     if not answer.feasible:
         out.print(f"N{why_not(answer)[1:]}.", style="bold", markup=False, soft_wrap=True)
-    if c.ttft_ms.mean is None and not c.goodput_rps:
+    # What does not fit runs at no speed; a closed loop would show the times of one that had the memory.
+    if (c.ttft_ms.mean is None and not c.goodput_rps) or c.memory_gib.total > c.memory_gib.capacity:
         render_memory(out, c)
         return
     out.print(

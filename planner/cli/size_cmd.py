@@ -152,17 +152,17 @@ def _failure_table(failures: tuple[FailurePlan, ...]) -> Any:
             (
                 f"{f.count} {KINDS[f.failure]}{'s' if f.count != 1 else ''}",
                 held,
-                _workers(f.lost_replicas, f.lost_prefill_workers, "or"),
+                _workers(f.lost_replicas, f.lost_prefill_workers, ","),
                 sig3(f.ttft_p99_ms),
                 sig3(f.tbt_p99_ms),
-                _workers(f.spare_replicas, f.spare_prefill_workers, "+"),
+                _workers(f.spare_replicas, f.spare_prefill_workers, " +"),
                 f"{f.spare_nodes:,}",
                 "yes" if f.covered else "no",
                 sig3(f.per_year),
             )
         )
     columns = (
-        *("loss of", "SLO without spares", "workers lost", "TTFT P99 ms", "TBT P99 ms"),
+        *("loss of", "SLO without spares", "most workers lost", "TTFT P99 ms", "TBT P99 ms"),
         *("spares needed", "nodes to add", "room in the plan", "single failures a year"),
     )
     return table("Headroom for failures", columns, rows, text=2)
@@ -170,7 +170,7 @@ def _failure_table(failures: tuple[FailurePlan, ...]) -> Any:
 
 def _workers(decode: int, prefill: int | None, joint: str) -> str:
     """Workers in words, of both pools where there are two."""
-    return f"{decode:,}" if prefill is None else f"{prefill:,} prefill {joint} {decode:,} decode"
+    return f"{decode:,}" if prefill is None else f"{prefill:,} prefill{joint} {decode:,} decode"
 
 
 def _recovery_table(recovery: RecoveryPlan) -> Any:

@@ -120,7 +120,7 @@ def _over_the_day(usd: float, scenario: Scenario) -> str:
     profile = scenario.workload.daily_profile
     if profile is None:
         return ""
-    return f" in the busiest hour, ${sig3(usd / profile.mean_over_peak)} over the day"
+    return f" in the busiest hour, ${sig3(usd / profile.mean_over_peak)} over the day at fixed size"
 
 
 def _main_reason(plan: Plan) -> str:

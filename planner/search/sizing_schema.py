@@ -54,8 +54,12 @@ class FailurePlan(Schema):
 
     failure: FailureKind = Field(description="What fails: a GPU, a node (host) or a rack.")
     count: int = Field(description="How many fail at once: the k of N + k.")
-    lost_replicas: int = Field(description="Workers that are lost (disagg: of the decode pool).")
-    lost_prefill_workers: int | None = Field(None, description="disagg: workers lost where it hits the prefill pool.")
+    lost_replicas: int = Field(description="Workers that are lost at most (disagg: of the decode pool).")
+    lost_prefill_workers: int | None = Field(
+        None,
+        description="disagg: workers of the prefill pool that are lost at most; with those of the other where both "
+        "share nodes.",
+    )
     met_without_spares: bool | None = Field(
         description="Whether the workers that are left still meet every limit, whichever pool is hit (disagg); null in "
         "a closed loop."

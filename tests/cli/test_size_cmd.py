@@ -95,4 +95,4 @@ def test_losing_the_only_prefill_worker_breaks_the_limits(tmp_path: Path, capsys
     assert document["fleet"].split(" + ")[0].split("prefill ")[1].startswith("1 replica ")
     assert [f["met_without_spares"] for f in document["failures"]] == [False, False, False]
     assert run(["size", str(path)]) == 0
-    assert "1 prefill or " in capsys.readouterr().out
+    assert "1 prefill, " in capsys.readouterr().out

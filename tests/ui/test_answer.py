@@ -47,9 +47,12 @@ def test_a_price_says_that_it_is_the_busiest_hours(plan):
     best, work = plan.candidates[0], plan.scenario.workload
     assert headline.figures(best, work.model_copy(update={"daily_profile": None}))[0].note == "$3,616 per hour"
     half = work.model_copy(update={"daily_profile": DailyProfile(hourly=(2.0, *(1.0,) * 11, *(0.9,) * 11, 1.1))})
-    assert headline.figures(best, half)[0].note == "the busiest hour's; $0.924 over the day · $3,616 per hour"
+    assert (
+        headline.figures(best, half)[0].note
+        == "the busiest hour's; $0.924 over the day at fixed size · $3,616 per hour"
+    )
     sentence = in_one_sentence(best, plan.scenario.model_copy(update={"workload": half}))
-    assert "per million output tokens in the busiest hour, $0.924 over the day." in sentence
+    assert "per million output tokens in the busiest hour, $0.924 over the day at fixed size." in sentence
 
 
 def test_a_range_over_the_limit_is_not_sure(plan):

@@ -32,7 +32,7 @@ def write_sizing(book: Book, sizing: Sizing) -> None:
 
 
 def _failures(sheet: Sheet, row: int, failures: tuple[FailurePlan, ...]) -> int:
-    lost = ("(decode) workers lost", "or prefill workers lost")
+    lost = ("(decode) workers lost at most", "prefill workers lost at most")
     spare = ("spare (decode) workers", "spare prefill workers", "nodes to add")
     sheet.line(row, ("loss of", "limits met without spares", *lost, *spare, "single ones expected a year"), "head")
     for i, f in enumerate(failures, start=row + 1):

@@ -41,6 +41,7 @@ def _row(c: Candidate, settings: str) -> dict[str, Any]:
         "node": node_label(c.node),
         "serving": servings()[c.serving],
         "gpus": c.gpus,
+        "paid": c.gpus_paid,
         "usd": _shown(c.usd_per_mtok.output),
         "rate": _shown(c.output_tokens_per_s_per_gpu),
         "goodput": _shown(c.goodput_rps),
@@ -64,6 +65,9 @@ def columns(layout_px: int) -> dict[str, Any]:
         "usd": number("$/Mtok", _("US dollars per million output tokens."), 72),
         "gpus": st.column_config.NumberColumn(
             _("GPUs"), help=_("Those that workers use; whole nodes are paid for."), width=66
+        ),
+        "paid": st.column_config.NumberColumn(
+            _("paid"), help=_("GPUs that are paid for: those of whole nodes, spare ones included."), width=60
         ),
         "tpot": number("TPOT ms", _("Mean time per output token after the first, in milliseconds."), 78),
         "ttft": number("TTFT ms", _("Mean time to first token, in milliseconds."), 76),
@@ -92,7 +96,8 @@ def order(plan: Plan) -> list[str]:
     shows without scrolling. The rest is in the table's own list of columns.
     """
     several = len({c.node for c in plan.candidates}) > 1
-    return ["rank", "usd", "layout", "gpus", "tpot", "ttft", *(["node"] if several else ["rate", "goodput"])]
+    paid = ["paid"] if any(c.gpus_paid not in (None, c.gpus) for c in plan.candidates) else []
+    return ["rank", "usd", "layout", "gpus", *paid, "tpot", "ttft", *(["node"] if several else ["rate", "goodput"])]
 
 
 WIDEST_PX = 340

@@ -115,7 +115,7 @@ def _cost(c: Candidate, day: DailyProfile | None) -> Figure:
     usd = c.usd_per_mtok.output
     note = _("no price known") if c.usd_per_hour is None else _("{usd} per hour").format(usd=dollars(c.usd_per_hour))
     if day is not None and usd is not None:
-        over = _("the busiest hour's; {usd} over the day").format(usd=dollars(usd / day.mean_over_peak))
+        over = _("the busiest hour's; {usd} over the day at fixed size").format(usd=dollars(usd / day.mean_over_peak))
         note = f"{over} · {note}"
     inside = span(c.interval.get(key))
     return Figure(

@@ -90,6 +90,13 @@ def show(subject: Subject, w: Workers) -> None:
         key="layout.topology",
         alt=_("Ranks of one worker on nodes and GPUs, by group"),
     )
+    if subject.candidate.shared_nodes:
+        st.caption(
+            _(
+                "Workers of both pools stand on the same nodes. Each is drawn alone here, from the first GPU of a "
+                "node; the launch script says on which GPUs it starts."
+            )
+        )
     note = legend_note(groups)
     if note:
         st.caption(note)

@@ -209,10 +209,10 @@ def failure_columns(plans: tuple[FailurePlan, ...]) -> dict[str, list[str]]:
 
 
 def _lost(f: FailurePlan) -> str:
-    """Workers that are lost, of the one pool or the other where there are two."""
+    """Workers that are lost at most, of either pool where there are two: of both at once where they share nodes."""
     if f.lost_prefill_workers is None:
         return count(f.lost_replicas)
-    return _("{p} prefill or {d} decode").format(p=count(f.lost_prefill_workers), d=count(f.lost_replicas))
+    return _("{p} prefill, {d} decode at most").format(p=count(f.lost_prefill_workers), d=count(f.lost_replicas))
 
 
 def _time(f: FailurePlan, ms: float | None) -> str:

@@ -98,7 +98,7 @@ def test_a_closed_loop_does_not_claim_that_limits_break():
 def test_workers_lost_are_told_of_both_pools():
     gpu = _failure(lost_replicas=2, lost_prefill_workers=1, met_without_spares=False, ttft_p99_ms=None)
     rows = dict(zip(*load_sizing.failure_columns((gpu,)).values(), strict=True))
-    assert rows["Workers lost"] == "1 prefill or 2 decode"
+    assert rows["Workers lost"] == "1 prefill, 2 decode at most"
     assert rows["First token then, p99"] == "overloaded"
 
 
