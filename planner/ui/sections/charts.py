@@ -58,8 +58,9 @@ def show_frontier(plan: Plan, candidate: Candidate, key: str) -> None:
 
 
 def _axis(label: str, key: str, offered: dict[str, str], first: str, second: str) -> str:
-    if st.session_state.get(key) not in offered:
-        st.session_state[key] = first if first in offered else second
+    now = st.session_state.get(key)
+    # Put anew in every run, or the browser keeps the label of the language that it was chosen in.
+    st.session_state[key] = now if now in offered else first if first in offered else second
     chosen: str = st.selectbox(label, list(offered), key=key, format_func=lambda k: offered[k])
     return chosen
 

@@ -64,8 +64,9 @@ def _draw(place: DeltaGenerator, variable: Variable, found: list[Point], metric:
 
 
 def _pick(label: str, key: str, offered: dict[str, str]) -> str:
-    if st.session_state.get(key) not in offered:
-        st.session_state[key] = next(iter(offered))
+    now = st.session_state.get(key)
+    # Put anew in every run, or the browser keeps the label of the language that it was chosen in.
+    st.session_state[key] = now if now in offered else next(iter(offered))
     chosen: str = st.selectbox(label, list(offered), key=key, format_func=offered.__getitem__)
     return chosen
 
