@@ -7,7 +7,7 @@ from planner.export.engines.common import engine_of, settings_of
 from planner.export.engines.settings import Settings
 from planner.export.flag_lists import TITLES, flag_list, kubernetes
 from planner.export.roles import Deployment, Role
-from planner.export.shared_host import about, nixl_host, workers_of_a_host
+from planner.export.shared_host import about, nixl_host, on_hosts, workers_of_a_host
 from planner.export.words import comment, shell_command, shell_word
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import deployment as deployment_text
@@ -42,8 +42,10 @@ def launch_script(d: Deployment, engine: str) -> str:
         *(
             line
             for role in d.roles
-            if role.shares_hosts and role.hosts > 1
-            for line in comment(f"{role.name}: NODE_RANK is the host, from 0 to {role.hosts - 1}, of several workers.")
+            if role.shares_hosts and max(r.hosts for r in d.roles) > 1
+            for line in comment(
+                f"{role.name}: workers on {on_hosts(role)}; NODE_RANK is the host, without it {role.first_host}."
+            )
         ),
         f'ROLE="${{1:?which of {", ".join(names)}}}"',
         'NODE_RANK="${2:-0}"',
@@ -51,7 +53,8 @@ def launch_script(d: Deployment, engine: str) -> str:
         'case "$ROLE" in',
     ]
     for role in d.roles:
-        lines += [f"{role.name})", *_worker(d, engine, role, roles[role.name], '"$NODE_RANK"'), ";;"]
+        host = '"$NODE_RANK"' if role.first_host == 0 else f'"${{2:-{role.first_host}}}"'
+        lines += [f"{role.name})", *_worker(d, engine, role, roles[role.name], host), ";;"]
     if "router" in names:
         lines += ["router)", *_router(d, engine), ";;"]
     lines += ["*)", f'  echo "unknown role: $ROLE (one of {", ".join(names)})" >&2; exit 2', ";;", "esac"]

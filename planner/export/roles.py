@@ -86,6 +86,11 @@ class Role:
             return self.stretches[-1].last
         return self.pods * math.ceil(self.workers / self.per_host)
 
+    @property
+    def first_host(self) -> int:
+        """The first host with a worker; not 0 where the other pool alone stands there."""
+        return self.stretches[0].first if self.stretches else 0
+
     def place(self, worker: int) -> tuple[int, int]:
         """Host on which a worker starts (counted over workers' first hosts) and its place there, both from 0."""
         for s in self.stretches:

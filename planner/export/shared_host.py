@@ -46,6 +46,18 @@ def _about_both(role: Role, port: int, step: int) -> str:
     )
 
 
+def on_hosts(role: Role) -> str:
+    """The hosts with workers of a role: ``host 1``, ``hosts 0 to 2``, ``hosts 0, 2 to 4``."""
+    ends: list[list[int]] = []
+    for first, last in [(s.first, s.last) for s in role.stretches] or [(0, role.hosts)]:
+        if ends and ends[-1][1] == first:
+            ends[-1][1] = last
+        else:
+            ends.append([first, last])
+    spans = ", ".join(str(first) if last - first == 1 else f"{first} to {last - 1}" for first, last in ends)
+    return f"host {spans}" if spans.isdigit() else f"hosts {spans}"
+
+
 def _span(name: str, low: int, high: int | None = None, *, step: int = 1, count: int = 1) -> str:
     """``GPUs 4 to 7``, ``GPU 4``, ``ports 8000, 8100 and on to 8300``."""
     last = low + step * (count - 1) if high is None else high
@@ -108,15 +120,17 @@ def _count(role: Role, host: str) -> list[str]:
     """
     if role.hosts == 1 and not role.stretches:
         return [f"COUNT={role.workers}"]
+    workers = "workers" if role.name == "serve" else f"{role.name} workers"
+    known = f"{workers} are on {on_hosts(role)}"
     given = [
         f"HOST={host}",
         'case "$HOST" in',
-        f'*[!0-9]*) echo "HOST is a number from 0 to {role.hosts - 1}, not $HOST" >&2; exit 2 ;;',
+        f'*[!0-9]*) echo "HOST is a number, not $HOST: {known}" >&2; exit 2 ;;',
         "esac",
     ]
     none = [
         'if [ "$COUNT" -lt 1 ]; then',
-        f'  echo "no worker on host $HOST: hosts count from 0 to {role.hosts - 1}" >&2; exit 2',
+        f'  echo "no worker on host $HOST: {known}" >&2; exit 2',
         "fi",
     ]
     if role.stretches:

@@ -156,3 +156,22 @@ def test_pools_on_one_host_are_told_apart_in_words() -> None:
     assert "on host 0 2 on GPUs 4 to 7, ports 8100 to 8200." in text
     assert "on host 0 1 on GPUs 0 to 3, port 8000." in text
     assert "Port 8000 is also that of a host's first worker: run the router on another host" in text
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize(
+    ("pools", "only", "host", "absent"),
+    [(((3, 4), (1, 4)), "decode", 1, 0), (((2, 2), (1, 8)), "prefill", 1, 0), (((9, 1), (1, 4)), "decode", 0, 1)],
+)
+def test_a_pool_on_one_of_the_shared_hosts_names_that_host_and_starts_there(
+    engine: str, pools: tuple[tuple[int, int], tuple[int, int]], only: str, host: int, absent: int, tmp_path: Path
+) -> None:
+    text = launch_script(deployment(on_the_same_hosts(engine, *pools)), engine)
+    assert f"{only}: workers on host {host}; NODE_RANK is the host, without it {host}." in text.replace("\n# ", " ")
+    code, seen = start(text, tmp_path, only)
+    assert (code, bool(seen)) == (0, True)
+    assert (code, seen) == start(text, tmp_path, only, str(host))
+    for word in (str(absent), "x"):
+        done = subprocess.run(["bash", "run.sh", only, word], cwd=tmp_path, check=False, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"{word}: {only} workers are on host {host}\n")
