@@ -7,7 +7,7 @@ from planner.export.engines.common import engine_of, settings_of
 from planner.export.engines.settings import Settings
 from planner.export.flag_lists import TITLES, flag_list, kubernetes
 from planner.export.roles import Deployment, Role
-from planner.export.shared_host import about, nixl_host, on_hosts, workers_of_a_host
+from planner.export.shared_host import about, nixl_host, on_hosts, router_port, workers_of_a_host
 from planner.export.words import comment, shell_command, shell_word
 from planner.scenario.safe_yaml import dump_yaml
 from planner.search.headline import deployment as deployment_text
@@ -27,6 +27,9 @@ def launch_script(d: Deployment, engine: str) -> str:
     for role in d.roles:
         lines += [line for note in roles[role.name].notes for line in comment(_about(d, role) + note)]
     lines += [line for text in engine_of(engine).front(d) for line in comment(text)]
+    if d.disaggregated:
+        taken = kubernetes()["ports"]["http"]
+        lines += comment(f"Workers' ports begin at {taken}: port {router_port()} is free for the router on any host.")
     lines.append("set -euo pipefail")
     if d.checkpoint.lacking:
         lines.append(f': "${{MODEL:?a checkpoint with {d.checkpoint.lacking}}}"')
@@ -107,12 +110,7 @@ def _worker(d: Deployment, engine: str, role: Role, settings: Settings, host: st
 
 
 def _router(d: Deployment, engine: str) -> list[str]:
-    port = kubernetes()["ports"]["http"]
-    taken = f"Port {port} is also that of a host's first worker: run the router on another host, or change its port."
-    return [*(comment(taken) if d.roles[0].stretches else []), *_router_command(d, engine, port)]
-
-
-def _router_command(d: Deployment, engine: str, port: int) -> list[str]:
+    port = router_port()
     if engine == "sglang":
         version = flag_list("sglang-router").version
         return [

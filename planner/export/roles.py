@@ -100,6 +100,11 @@ class Role:
             worker -= hosts * s.own
         return divmod(worker, self.per_host)
 
+    def address(self, worker: int) -> tuple[str, int]:
+        """Stand-in for the name of a worker's first host, one for both pools where they share it, and its place."""
+        host, place = self.place(worker)
+        return f"{'host' if self.stretches else self.name}-{host}", place
+
     @property
     def point_to_point(self) -> bool:
         """Whether tokens go to their experts across scale-up domains, where the plan assumes DeepEP kernels."""

@@ -46,6 +46,11 @@ def _about_both(role: Role, port: int, step: int) -> str:
     )
 
 
+def router_port() -> int:
+    """A port that no worker of any host has: a step before the first worker's, and theirs count up from there."""
+    return int(kubernetes()["ports"]["http"] - vendors()["shared_host"]["port_step"])
+
+
 def on_hosts(role: Role) -> str:
     """The hosts with workers of a role: ``host 1``, ``hosts 0 to 2``, ``hosts 0, 2 to 4``."""
     ends: list[list[int]] = []

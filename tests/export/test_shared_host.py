@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from plans import example, with_layout
 
 from planner.catalog import catalog
@@ -134,7 +136,7 @@ def test_workers_of_both_pools_on_one_host_have_gpus_and_ports_of_their_own(
                 assert len(worker[0].split(",")) == tp
                 devices += worker[0].split(",")
                 ports.append(port(worker))
-                started[role.name].add(f"{role.name}-{host}:{port(worker)}")
+                started[role.name].add(f"host-{host}:{port(worker)}")
                 if engine == "vllm":  # one port a rank, behind each other
                     assert int(worker[2]) == 5600 + int(worker[0].split(",")[0])
         assert len(set(devices)) == len(devices) <= per_host
@@ -155,7 +157,7 @@ def test_pools_on_one_host_are_told_apart_in_words() -> None:
     assert "prefill on dgx-h100: 2 workers of 2 GPUs on hosts that both pools share" in text
     assert "on host 0 2 on GPUs 4 to 7, ports 8100 to 8200." in text
     assert "on host 0 1 on GPUs 0 to 3, port 8000." in text
-    assert "Port 8000 is also that of a host's first worker: run the router on another host" in text
+    assert "Workers' ports begin at 8000: port 7900 is free for the router on any host." in text
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
@@ -175,3 +177,27 @@ def test_a_pool_on_one_of_the_shared_hosts_names_that_host_and_starts_there(
         done = subprocess.run(["bash", "run.sh", only, word], cwd=tmp_path, check=False, capture_output=True, text=True)
         assert done.returncode == 2
         assert done.stderr.endswith(f"{word}: {only} workers are on host {host}\n")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("pools", [((3, 2), (1, 2)), ((5, 1), (3, 1))])
+def test_the_router_runs_on_the_one_host_that_has_all_workers(
+    engine: str, pools: tuple[tuple[int, int], tuple[int, int]], tmp_path: Path
+) -> None:
+    text = launch_script(deployment(on_the_same_hosts(engine, *pools)), engine)
+    workers = [port(seen) for role in ("prefill", "decode") for seen in start(text, tmp_path, role)[1]]
+    assert len(workers) == sum(count for count, _ in pools)
+    front = int(text.replace("\n# ", " ").split(" is free for the router")[0].split()[-1])
+    assert front not in workers
+    if engine == "vllm":  # it has no router of its own
+        return
+    _, router = start(text, tmp_path, "router")
+    if engine == "sglang":
+        assert port(router[0]) == front
+        found = re.findall(r"http://(\S+):(\d+)", router[0][3])
+    else:
+        config = yaml.safe_load((tmp_path / "disaggregated.yaml").read_text())
+        assert config["port"] == front
+        found = [u.split(":") for side in ("context_servers", "generation_servers") for u in config[side]["urls"]]
+    assert {name for name, _ in found} == {"host-0"}
+    assert [int(number) for _, number in found] == workers

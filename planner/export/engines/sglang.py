@@ -125,13 +125,13 @@ def front(d: Deployment) -> tuple[str, ...]:
 
 
 def router(d: Deployment, port: int) -> tuple[list[Word], Arguments]:
-    """The router of a disaggregated deployment, with a host name for the first host of every worker."""
-    bootstrap = kubernetes()["ports"]["sglang_bootstrap"]
+    """The router of a disaggregated deployment on ``port``, with a host name for the first host of every worker."""
+    http, bootstrap = kubernetes()["ports"]["http"], kubernetes()["ports"]["sglang_bootstrap"]
     arguments: Arguments = [("--pd-disaggregation", None), *listen(port)]
     for role in d.roles:
         for i in range(role.workers):
-            host, place = role.place(i)
+            host, place = role.address(i)
             beside = place * vendors()["shared_host"]["port_step"]
-            url = f"http://{role.name}-{host}:{port + beside}"
+            url = f"http://{host}:{http + beside}"
             arguments.append(("--prefill", (url, bootstrap + beside)) if role.name == "prefill" else ("--decode", url))
     return ["python", "-m", "sglang_router.launch_router"], arguments

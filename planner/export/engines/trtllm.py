@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.export.engines.settings import Settings, kv_flag, kv_note, point, shared_notes, speculation
+from planner.export.flag_lists import kubernetes
 from planner.export.roles import Deployment, Role
 from planner.export.vendors import vendors
 from planner.export.words import Arguments, Word
@@ -130,15 +131,13 @@ def front(d: Deployment) -> tuple[str, ...]:
 
 
 def front_config(d: Deployment, port: int) -> dict[str, Any]:
-    """Configuration of ``trtllm-serve disaggregated``, with a host name for the first host of every worker."""
+    """Configuration of ``trtllm-serve disaggregated`` on ``port``, with a name for the first host of every worker."""
+    http, step = kubernetes()["ports"]["http"], vendors()["shared_host"]["port_step"]
     names = {"prefill": "context_servers", "decode": "generation_servers"}
     servers = {
         names[role.name]: {
             "num_instances": role.workers,
-            "urls": [
-                f"{role.name}-{host}:{port + place * vendors()['shared_host']['port_step']}"
-                for host, place in map(role.place, range(role.workers))
-            ],
+            "urls": [f"{host}:{http + step * place}" for host, place in map(role.address, range(role.workers))],
         }
         for role in d.roles
     }
