@@ -108,7 +108,7 @@ def test_the_prediction_block_takes_memory() -> None:
     assert drafting.memory_gib.weights > plain.memory_gib.weights + 0.5
 
 
-def test_decode_pools_draft_and_prefill_pools_do_not() -> None:
+def test_both_pools_start_with_the_drafting_head_and_decode_steps_count_drafts() -> None:
     data = scenario({"tokens": 2, "acceptance": [0.8, 0.6]}, rate=8.0).to_dict()
     data["search"]["serving"] = ["disagg"]
     answer = plan(Scenario.from_dict(data))
